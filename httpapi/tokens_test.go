@@ -40,7 +40,7 @@ func TestTokenLines(t *testing.T) {
 	}
 }
 
-// TestBadTokenFiles refuses files that give nobody access, and shows no token of a line that is wrong.
+// TestBadTokenFiles refuses files without a caller, and shows no token of a line that is wrong.
 func TestBadTokenFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "must have a line", "# none\n\n": "must have a line", "operate olga": "not 2 words",

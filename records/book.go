@@ -17,12 +17,14 @@ type Config struct {
 	Redis *redis.Client // where records are kept; nil: in this process
 	// Key is where the record of an identity is kept. It is required with Redis.
 	Key   func(*Identity) string
-	Index string // key of the index, which tells what kinds of records there are; required with Redis
+	Index string // key of the index of the kinds of records that there are; required with Redis
+	// Claims is the key of the domains that the control plane keeps. It is required with Redis.
+	Claims string
 	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
 	// After it has changed, call Reread. Nil: all domains are served.
 	Serves func(domain string) bool
-	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key
-	// stands for any of the class. It is required with Redis.
+	// Publish announces to the other sidecars that the record of a key has changed, which is of that class; an empty
+	// key means any of the class. It is required with Redis.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
 	Prepare func(*Identity, *Record) any
@@ -140,7 +142,7 @@ func (b *Book) localValue(id *Identity) any {
 	return e.value
 }
 
-// Ask looks records up, all at once, and returns what decisions use of each. Where there is no reply in time, it is
+// Ask looks records up, all at once, and returns what decisions use of each. Without a reply in time, it is
 // what was known before.
 func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
 	values := make([]any, len(ids))
@@ -174,9 +176,9 @@ var errBusy = errors.New("the record is being changed by others: try again")
 // changeTries is how often a change is tried again because another one came first.
 const changeTries = 8
 
-// Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it
-// in place. It returns the record before and after, nil for none. After an error the record may have been changed all
-// the same, unless the error says that it was not.
+// Change changes the record of an identity: change gets what it is, a zero Record where it does not exist, and changes
+// it in place. It returns the record before and after, nil for none. After an error the record may have been changed
+// all the same, unless the error states that it was not.
 func (b *Book) Change(
 	ctx context.Context, id Identity, by string, change func(*Record),
 ) (before, after *Record, err error) {

@@ -24,7 +24,7 @@ const (
 type entry struct {
 	key     string // in Redis
 	record  *Record
-	value   any // what decisions use; nil: there is no record
+	value   any // what decisions use; nil: without a record
 	until   time.Time
 	age     uint64 // how often all was out of date when it was made
 	bytes   int64

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestClassesOfManyRecords: each class is named once, with the end of the record that ends last, in whatever order
-// records come.
+// TestClassesOfManyRecords: each class is named once, with the end of the record that ends last, in any order of
+// records.
 func TestClassesOfManyRecords(t *testing.T) {
 	soon, late := time.Unix(1000, 0).UTC(), time.Unix(2000, 0).UTC()
 	record := func(domain string, kind Kind, r *Record) Swap {

@@ -18,12 +18,12 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// books are several that share a Redis, and hear of each other's changes unless deaf.
+// books are several that share a Redis, and get news of each other's changes unless cut.
 type books struct {
 	redis *servers.Redis
-	mu    sync.Mutex // guards all and deaf
+	mu    sync.Mutex // guards all and cut
 	all   []*Book
-	deaf  bool
+	cut   bool
 	skip  atomic.Int64 // by which the clock is ahead, in ns
 }
 
@@ -40,7 +40,7 @@ func (b *books) open(t *testing.T, bytes int64) *Book {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			for _, other := range b.all {
-				if !b.deaf {
+				if !b.cut {
 					other.Forget(key, class)
 				}
 			}
@@ -110,7 +110,7 @@ func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
 	give(t, one, "alice", "gold")
 	expectTier(t, other, "alice", "gold")
 	expectTier(t, other, "bob", "none")
-	all.deaf = true
+	all.cut = true
 	give(t, one, "alice", "silver")
 	give(t, one, "bob", "gold")
 	expectTier(t, other, "alice", "gold")
@@ -286,11 +286,11 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []string
+		var announced []string
 		publish := one.cfg.Publish
 		one.cfg.Publish = func(ctx context.Context, key, class string) error {
 			all.mu.Lock()
-			told = append(told, key+" "+class)
+			announced = append(announced, key+" "+class)
 			all.mu.Unlock()
 			return publish(ctx, key, class)
 		}
@@ -322,11 +322,11 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 			return nil
 		})
 		want := len(wanted)
-		if want > tellEach {
+		if want > announceEach {
 			want = 2 // classes
 		}
-		if len(told) != want {
-			t.Errorf("after %d records %d news were told, want %d", len(wanted), len(told), want)
+		if len(announced) != want {
+			t.Errorf("after %d records %d news were announced, want %d", len(wanted), len(announced), want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (b *Book) follow(ctx context.Context) {
 // maxClasses is how many classes of the index are read at most. Those that last come first.
 const maxClasses = 50_000
 
-// readIndex reads which kinds of records there are. Kinds that were heard of after the question stay.
+// readIndex reads which kinds of records there are. Kinds that became known after the question stay.
 func (b *Book) readIndex(ctx context.Context) error {
 	asked := b.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)

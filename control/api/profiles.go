@@ -55,7 +55,7 @@ type newKey struct {
 	httpapi.Sent[database.KeyRequest]
 }
 
-// list asks for a list that goes on behind a name.
+// list asks for a list that begins behind a name.
 type list struct {
 	inDomain
 	After string `query:"after"`                       // the name behind which the list begins

@@ -91,7 +91,7 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 }
 
-// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of
+// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight, in the buckets of
 // all other latencies.
 func TestLatenciesOfIdentities(t *testing.T) {
 	w := newWorld(t)

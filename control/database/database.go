@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
+	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers get the error soon
 	StatementWithin = 10 * time.Second // of one statement
 )
 
@@ -146,7 +146,7 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 	var have int64
 	err = d.urgent.QueryRow(ctx,
 		`SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	if sqlCode(err) == "42P01" { // there is no such table
+	if sqlCode(err) == "42P01" { // the table does not exist
 		return errBehind
 	}
 	if err != nil {

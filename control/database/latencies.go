@@ -8,10 +8,10 @@ import (
 )
 
 // Latencies are how long decisions about one identity took, in milliseconds. They come from events: all refusals, and
-// samples of the other requests, each of which counts for those that it stands for.
+// samples of the other requests, each of which counts as many times as its weight.
 type Latencies struct {
 	Samples int64    `json:"samples"` // events
-	P50     *float64 `json:"p50"`     // null: there are no events
+	P50     *float64 `json:"p50"`     // null: without events
 	P95     *float64 `json:"p95"`
 	P99     *float64 `json:"p99"`
 }

@@ -67,7 +67,7 @@ type readerFunc func([]byte) (int, error)
 // Read calls the function.
 func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
-// CsvLines reads users as CSV. The first line names the columns; an empty field is none.
+// CsvLines reads users as CSV. The first line names the columns; an empty field is not set.
 func CsvLines(body io.Reader) func() (int64, userLine, error) {
 	r := newCSVReader(body)
 	var header []string

@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
-// FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and hands on nothing that the
+// FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and returns nothing that the
 // database refuses.
 func FuzzUserLines(f *testing.F) {
 	for _, text := range []string{

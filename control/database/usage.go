@@ -199,7 +199,7 @@ type Event struct {
 	Sidecar    string    `json:"sidecar"`
 	Sequence   int64     `json:"sequence"`
 	Place      int32     `json:"place"`
-	Weight     int32     `json:"weight"` // how many requests the event stands for
+	Weight     int32     `json:"weight"` // how many requests the event counts as
 }
 
 // EventFilter chooses events. An empty field chooses all.
@@ -210,7 +210,7 @@ type EventFilter struct {
 	Before                                                *EventPlace // only events behind it, in the order of the list
 }
 
-// EventPlace is where an event stands in the list.
+// EventPlace is the place of an event in the list.
 type EventPlace struct {
 	At       time.Time
 	Sidecar  string
@@ -316,9 +316,9 @@ func (d *DB) Caches(ctx context.Context, step string, from, to time.Time) ([]Cac
 // RecordStream is what became of one of the streams of the record, of all sidecars and controls together.
 type RecordStream struct {
 	Stream  string  `json:"stream"`
-	Sources int64   `json:"sources"` // starts of sidecars that were heard of in the last 90 days
+	Sources int64   `json:"sources"` // starts of sidecars that sent something in the last 90 days
 	Rows    int64   `json:"rows"`    // that are stored
-	Dropped int64   `json:"dropped"` // rows that sidecars had no room for
+	Dropped int64   `json:"dropped"` // rows that sidecars left out for want of room
 	Missing int64   `json:"missing"` // entries that left the stream before they were copied
 	Moved   int64   `json:"moved"`   // rows whose time could not be right
 	Refused int64   `json:"refused"` // entries that could not be stored

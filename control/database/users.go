@@ -62,7 +62,7 @@ func (d *DB) User(ctx context.Context, domain, name string) (*User, error) {
 		One[User](ctx, d.reads, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name = $2`, domain, name))
 }
 
-// checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
+// checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is not a limit.
 func (r *UserRequest) checkQuotas() string {
 	quotas := Quotas(&User{
 		QuotaHour: r.QuotaHour, QuotaDay: r.QuotaDay,

@@ -21,7 +21,7 @@ func migrated(t *testing.T) *DB {
 	return d
 }
 
-// Two callers send if-none-match: * at the same time, for what no row stands for yet.
+// Two callers send if-none-match: * at the same time, for what is not in the database yet.
 func TestOneOfTwoMakesIt(t *testing.T) {
 	d := migrated(t)
 	none := new(int64)

@@ -50,7 +50,7 @@ func (d *DB) urgently(ctx context.Context, by Actor, action string, f func(pgx.T
 	return err
 }
 
-// ErrNotFound means that there is no such row.
+// ErrNotFound means that the row does not exist.
 var ErrNotFound = errors.New("not found")
 
 // Conflict is the error of a change of what another has changed meanwhile.
@@ -73,7 +73,7 @@ func check(want *int64, have int64) error {
 	return nil
 }
 
-// revision locks the row that a statement selects, and returns its revision; 0: there is none.
+// revision locks the row that a statement selects, and returns its revision; 0: it does not exist.
 func revision(ctx context.Context, tx pgx.Tx, lock string, args pgx.NamedArgs) (have int64, err error) {
 	err = tx.QueryRow(ctx, lock+` FOR UPDATE`, args).Scan(&have)
 	if errors.Is(err, pgx.ErrNoRows) {

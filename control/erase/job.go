@@ -85,7 +85,7 @@ func (x *Eraser) postpone(ctx context.Context, e *openErasure, why error) error 
 	_, err := x.Database.Tasks.Exec(ctx, `UPDATE erasures SET problem = $2, places = $3 WHERE id = $1`,
 		e.ID, why.Error(), e.Places)
 	if err != nil {
-		return fmt.Errorf("note that erasure %d goes on later: %w", e.ID, err)
+		return fmt.Errorf("note that erasure %d continues later: %w", e.ID, err)
 	}
 	return nil
 }

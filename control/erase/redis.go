@@ -199,7 +199,7 @@ func (p *person) counterNames(keys descriptors.RecordKeys) (all []counterName) {
 	return all
 }
 
-// scanPageOf is some keys of a server that match a pattern, and where to go on: 0 at the end.
+// scanPageOf is some keys of a server that match a pattern, and where the next page begins: 0 at the end.
 func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (keys []string, next string, err error) {
 	reply, err := s.Run(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", scanPage)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // TestReconcileInAnyOrder stops one Reconcile after each of its steps, and lets the database change there, each time
-// with another control that puts the change into Redis. Whatever the order, and whatever the states are, also the same
-// ones again, Redis has at last what the database has.
+// with another control that puts the change into Redis. In each order, and with each state, also the same
+// one again, Redis has at last what the database has.
 func TestReconcileInAnyOrder(t *testing.T) {
 	c, ctx := newCapacity(t), t.Context()
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)

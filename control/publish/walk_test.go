@@ -144,7 +144,7 @@ func sameRecords(c *capacity) {
 }
 
 // overtaken stops a walk between reading a page and writing it. Changes of what is on the page, and on one that is read
-// later but was not changed when the statement began, are in Redis before the walk goes on, and stay.
+// later but was not changed when the statement began, are in Redis before the walk continues, and stay.
 func overtaken(c *capacity) {
 	stopped, goOn := make(chan struct{}), make(chan struct{})
 	c.onPages(func(n int64) {

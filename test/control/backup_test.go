@@ -165,7 +165,7 @@ func (r *rehearsal) has(p *servers.Postgres) int {
 	return n
 }
 
-// TestBackupsAreRestored fills a control plane, takes backups, goes on writing, destroys PostgreSQL and Redis, and
+// TestBackupsAreRestored fills a control plane, takes backups, writes more, destroys PostgreSQL and Redis, and
 // restores both. In full it also restores to the end of each kind of WAL, and measures what is lost.
 func TestBackupsAreRestored(t *testing.T) {
 	r := newRehearsal(t)
@@ -312,7 +312,7 @@ func (r *rehearsal) mends(restored *servers.Postgres) {
 	}
 }
 
-// refused runs a script that has to fail, and to say why.
+// refused runs a script that has to fail, and to print why.
 func refused(t testing.TB, cmd *exec.Cmd, why string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()

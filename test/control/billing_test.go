@@ -39,7 +39,7 @@ func newBilling(t *testing.T, controls, sidecars int) *billing {
 	return b
 }
 
-// env is the environment of its controls: with a secret, so that the record has no names in plain.
+// env is the environment of its controls: with a secret, so that names are not in plain in the record.
 func (b *billing) env() []string { return append(b.world.env(), "KEY_SECRET="+billingSecret) }
 
 const billingSecret = "0123456789abcdef0123456789abcdef"

@@ -98,7 +98,7 @@ func newChanges(t *testing.T, a amounts) *changes {
 	return c
 }
 
-// decides returns what a sidecar says of a user: its limit in an hour, or 0 where it is blocked.
+// decides returns what a sidecar decides about a user: its limit in an hour, or 0 where it is blocked.
 func (c *changes) decides(sidecar int, user string) (uint32, error) {
 	r, err := limits.NewRateLimitServiceClient(c.conns[sidecar]).ShouldRateLimit(context.Background(),
 		&limits.RateLimitRequest{

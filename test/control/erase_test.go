@@ -21,7 +21,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// The people of these tests, in words that stand nowhere else.
+// The people of these tests, in words that occur in nothing else.
 const gone, stays = "annabelle-7f3a", "bartholomew-2c1d"
 
 // TestEraseLeavesNoTrace erases a user who has left traces everywhere, without and with KEY_SECRET, and then searches

@@ -96,8 +96,8 @@ func awayAtStart(t *testing.T) {
 	w.awaitVersion(1)
 }
 
-// awayAtRunTime stops PostgreSQL under load: decisions go on, changes are refused, the metrics show how stale Redis may
-// be. What sidecars record meanwhile is stored once PostgreSQL is back.
+// awayAtRunTime stops PostgreSQL under load: decisions continue, changes are refused, the metrics show how stale Redis
+// may be. What sidecars record meanwhile is stored once PostgreSQL is back.
 func awayAtRunTime(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 1)
 	w.must("POST", versions, map[string]any{"text": rulesOf(1_000_000)})
@@ -266,7 +266,7 @@ func (w *world) awaitFailure() {
 	servers.Await(w.t, "a failure of the copy", func() error {
 		m, err := servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
 		if err == nil && m.Sum("spillway_control_record_failures_total") == 0 {
-			err = errors.New("there is none")
+			err = errors.New("a failure is not counted yet")
 		}
 		return err
 	})
@@ -359,7 +359,7 @@ func streamFull(t *testing.T) {
 }
 
 // deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The
-// other one takes over, and the first one writes nothing when it goes on.
+// other one takes over, and the first one writes nothing when it continues.
 func deposedLeader(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	copier := -1

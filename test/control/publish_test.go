@@ -109,7 +109,7 @@ func survives(t *testing.T, w *world) {
 func (w *world) recordThere() error {
 	keys := fmt.Sprint(w.redis.Do(w.t, "KEYS", "rec1:*dora*"))
 	if !strings.Contains(keys, "dora") {
-		return errors.New("there is no record of dora")
+		return errors.New("the record of dora is missing")
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func TestAnotherControlTakesOver(t *testing.T) {
 	if got.status != http.StatusCreated {
 		t.Fatalf("the follower answers %d: %s", got.status, got.text)
 	}
-	w.awaitVersion(1) // the leader hears of what the follower wrote
+	w.awaitVersion(1) // the leader is notified of what the follower wrote
 	w.controls[leader].End(t)
 	got = w.call(other, "POST", versions, map[string]any{"text": rulesOf(4)}, "If-Match", got.etag)
 	if got.status != http.StatusCreated {

@@ -14,7 +14,7 @@ import (
 
 const recordSecret = "a secret of the record, long enough"
 
-// askedRecord is what the questions are asked about: $1 stands for the name of ann in the record, $2 for that of ben.
+// askedRecord is what the questions are asked about: $1 is the name of ann in the record, $2 that of ben.
 var askedRecord = []string{
 	`INSERT INTO events SELECT now() - (i || ' minutes')::interval, 'one', i, 0, 'api', 'refused', 'per-user', $1, '',
 	  '', 'GET', '/orders', 5, 5, 1, 429, 2.5, 0.2, 'eu', 1 FROM generate_series(1, 3) i`,

@@ -94,7 +94,7 @@ func try(url, method, path string, body any, headers ...string) (answer, error) 
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	got := answer{status: response.StatusCode, etag: response.Header.Get("ETag"), text: string(text)}
-	_ = json.Unmarshal(text, &got.body) // some answers have no body
+	_ = json.Unmarshal(text, &got.body) // some answers are empty
 	return got, err
 }
 

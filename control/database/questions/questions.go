@@ -14,7 +14,7 @@ type Question struct {
 	Name  string
 	Title string
 	Needs string        // what else it is about: "user", "rule", or "" for nothing
-	Since time.Duration // how far back it looks, unless told; 0: it has no such bound
+	Since time.Duration // how far back it looks by default; 0: it is about all time
 	SQL   string
 
 	Indexes []string // that serve it

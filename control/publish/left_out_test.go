@@ -15,7 +15,7 @@ import (
 func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()
 	var log bytes.Buffer
-	c.publisher.unfit = newUnfit(slog.New(slog.NewTextHandler(&log, nil)))
+	c.publisher.leftOut = newLeftOut(slog.New(slog.NewTextHandler(&log, nil)))
 	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	c.exec(`INSERT INTO users (domain, name, quota_hour, updated_by) VALUES ('shop', 'zoe', 5, 'test')`)
 	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, limits, created_by)
@@ -53,7 +53,7 @@ func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 
 // TestLoggedRowsAreBounded notes more rows than are remembered.
 func TestLoggedRowsAreBounded(t *testing.T) {
-	u := newUnfit(slog.New(slog.DiscardHandler))
+	u := newLeftOut(slog.New(slog.DiscardHandler))
 	for n := range maxUnfit + 7 {
 		u.note(errors.New(fmt.Sprint("row ", n)))
 	}
