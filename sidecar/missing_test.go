@@ -26,11 +26,8 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
-	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) {
-		heard <- string(body)
-	}}))
-	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n",
-		"REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	t.Cleanup(peers.Receive(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
+	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string
 	servers.Await(t, "a question", func() error {

@@ -34,9 +34,9 @@ func (s *Sidecar) openRecords() {
 	keys := s.recordKeys()
 	cfg.Redis = s.counts.redis.Client()
 	cfg.Key = func(id *records.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
-	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
+	cfg.Index, cfg.Claims, cfg.Serves = keys.Shared("index"), keys.Shared("claims"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
-		return s.updates.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
+		return s.updates.peers.Send(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
 		return askForRecords(ctx, cfg.Redis, keys, ids)
@@ -125,7 +125,7 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 	if s.updates.peers == nil {
 		return nil
 	}
-	return errors.Join(s.updates.peers.Tell(ctx, topicReset, reset), s.updates.peers.Tell(ctx, topicCounter, touched))
+	return errors.Join(s.updates.peers.Send(ctx, topicReset, reset), s.updates.peers.Send(ctx, topicCounter, touched))
 }
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:

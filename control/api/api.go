@@ -57,7 +57,7 @@ type API struct {
 	Leader    *leader.Leader
 	Copier    *copier.Copier
 	Keys      keys.Names             // how the record names identities
-	Archive   *archive.Archiver      // nil: there is none
+	Archive   *archive.Archiver      // nil: nothing is archived
 	Tokens    func() []httpapi.Token // who may use it; nil: this machine alone
 	Log       *slog.Logger
 

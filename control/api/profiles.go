@@ -55,7 +55,7 @@ type newKey struct {
 	httpapi.Sent[database.KeyRequest]
 }
 
-// list asks for a list that goes on behind a name.
+// list asks for a list that begins behind a name.
 type list struct {
 	inDomain
 	After string `query:"after"`                       // the name behind which the list begins
@@ -286,7 +286,8 @@ func (in *setBlock) checkWidth(s database.Subject) error {
 		widest = widest4
 	}
 	if s.Kind == "ip" && is && network.Bits() < widest && in.Wide == "" {
-		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name, widest)
+		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name,
+			widest)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ var stepLengths = map[string]time.Duration{
 // mostSteps is how many steps of time an answer may have: a day of minutes, two months of hours, five years of days.
 const mostSteps = 2000
 
-// eventsBack is how far back events are looked for where the caller does not say.
+// eventsBack is how far back events are looked for unless the caller names a time.
 const eventsBack = 24 * time.Hour
 
 // Instant is a time, or a day of UTC.
@@ -143,7 +143,7 @@ type statisticsRequest struct {
 	Step string `query:"step" one:"hour minute day total" or:"hour"`
 }
 
-// EventList is events, and where the list goes on.
+// EventList is events, and where the next part of the list begins.
 type EventList struct {
 	Events []database.Event `json:"events"`
 	Next   string           `json:"next"` // for the parameter cursor; empty: there are no more

@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Filter says which events are asked for. The zero value is all.
+// Filter is which events are asked for. The zero value is all.
 type Filter struct {
 	Domain     string    // empty: all
 	Identities []string  // any of these; none: all

@@ -48,7 +48,7 @@ var namedKeys = named{
 	},
 }
 
-// give names the rows that have no name, or all.
+// give names the rows without a name, or all.
 func (t *named) give(ctx context.Context, db executor, k keys.Names, all bool) error {
 	where := t.missing
 	if all {

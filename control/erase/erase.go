@@ -26,7 +26,7 @@ const (
 	lookEvery   = 250 * time.Millisecond // whether it is
 )
 
-// Eraser does the erasures that were asked for. Archive may be nil: there is none.
+// Eraser does the erasures that were asked for. Archive may be nil: nothing is archived.
 type Eraser struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
@@ -63,8 +63,8 @@ func (x *Eraser) next(ctx context.Context) (found bool, err error) {
 	return true, err
 }
 
-// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database first, then the database,
-// then what is made of it. Then it searches all places again.
+// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database
+// first, then the database, then what is made of it. Then it searches all places again.
 func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	err := x.gather(ctx, e)
 	if err != nil {
@@ -89,7 +89,8 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 			return fmt.Errorf("search %s: %w", place.name, err)
 		}
 		if n > 0 {
-			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n, place.hint)
+			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n,
+				place.hint)
 		}
 		e.Places[e.at(place.name)].Left = n
 	}
@@ -100,7 +101,7 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	return err
 }
 
-// at is where a place stands in the list of an erasure.
+// at is the index of a place in the list of an erasure.
 func (e *openErasure) at(place string) int {
 	i := slices.IndexFunc(e.Places, func(p database.ErasedPlace) bool { return p.Place == place })
 	if i < 0 {
@@ -191,7 +192,7 @@ func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
 	return all, nil
 }
 
-// records is the records of Redis, whoever made them.
+// records is the records of Redis, those that operators made, too.
 func (x *Eraser) records(p *person) place {
 	count := func(ctx context.Context) (left int64, err error) {
 		for _, s := range p.subjects() {

@@ -33,19 +33,23 @@ func run(t *testing.T, d *database.DB, sql string) {
 	}
 }
 
-// TestTheAuditMayOnlyBeRedacted holds the trigger of the audit against updates that it must refuse, and the one that it must let pass.
+// TestTheAuditMayOnlyBeRedacted holds the trigger of the audit against updates that it must refuse, and the one that it
+// must let pass.
 func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 	ctx, d := context.Background(), open(t)
 	_, err := d.Migrate(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before) VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
-	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
+	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before)
+	  VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
+	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || e.ID != 1 || e.State != "open" {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
+	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || again.ID != e.ID {
 		t.Errorf("the same erasure asked twice: %+v, %v", again, err)
 	}

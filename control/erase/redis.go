@@ -24,8 +24,8 @@ type streamEntry struct {
 	fields map[string]string
 }
 
-// streams is what sidecars have sent and Redis still holds. An entry that is copied may go. One that is not is waited for: it holds the rows of
-// others, too, and the copy drops what comes out of order.
+// streams is what sidecars have sent and Redis still holds. An entry that is copied may go. One that is not is waited
+// for: it holds the rows of others, too, and the copy drops what comes out of order.
 func (x *Eraser) streams(p *person) place {
 	return place{
 		name: "streams in Redis", hint: ", which are not copied yet: ask again",
@@ -51,7 +51,8 @@ func (x *Eraser) streams(p *person) place {
 func (x *Eraser) trim(ctx context.Context, p *person) (removed, waits int64, err error) {
 	err = x.entries(ctx, p, func(stream string, e *streamEntry) error {
 		var copied bool
-		err := x.Database.Tasks.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1 AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
+		err := x.Database.Tasks.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1
+		  AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
 			e.fields["sidecar"], stream, e.fields["sequence"]).Scan(&copied)
 		if err != nil {
 			return err
@@ -140,8 +141,8 @@ func mentioned(value any, names []string) bool {
 	return false
 }
 
-// counters is the counters of Redis whose keys name the person. With KEY_SECRET those that count by the person and by something else cannot be
-// found; they end with their windows.
+// counters is the counters of Redis whose keys name the person. With KEY_SECRET those that count by the person and by
+// something else cannot be found; they end with their windows.
 func (x *Eraser) counters(p *person) place {
 	return place{
 		name: "counters in Redis",
@@ -198,7 +199,7 @@ func (p *person) counterNames(names keys.Names) (all []counterName) {
 	return all
 }
 
-// scanPageOf is some keys of a server that match a pattern, and where to go on: 0 at the end.
+// scanPageOf is some keys of a server that match a pattern, and where the next page begins: 0 at the end.
 func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (keys []string, next string, err error) {
 	reply, err := s.Run(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", scanPage)
 	if err != nil {
@@ -230,7 +231,8 @@ func counterNameOf(names keys.Names, domain, kind, name string) counterName {
 }
 
 // countedBy is the scopes in whose keys an identity of a kind may stand.
-var countedBy = map[string][]string{database.KindUser: {database.KindUser, "client"}, "api_key": {"api_key", database.KindUser, "client"}, "ip": {"ip", "client"}, "tenant": {"tenant"}}
+var countedBy = map[string][]string{database.KindUser: {database.KindUser, "client"},
+	"api_key": {"api_key", database.KindUser, "client"}, "ip": {"ip", "client"}, "tenant": {"tenant"}}
 
 var scopeWords = []string{"tenant", "user", "ip", "endpoint", "api_key", "tier", "client"}
 
