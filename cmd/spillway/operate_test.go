@@ -74,7 +74,7 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "after:  none", "", "tier bob none --limit none"},
 		{exitOK, "tenant acme in shop", "", "tenant set acme --tier gold"},
 		{exitUsage, "must be COUNT/PER", "", "tier bob --limit many"},
-		{exitServer, "limit 1: per", "", "tier bob --limit 5/soon"},
+		{exitServer, "limits[0].per", "", "tier bob --limit 5/soon"},
 		{exitServer, "looks like a path", "", "block user//search"},
 		{exitUsage, "name whom", "", "reset"},
 		{exitUsage, "RateLimitRequest from standard input", "", "explain"},
