@@ -261,7 +261,7 @@ func (a *archiveCall) filter() (ask archive.Filter, err error) {
 	return ask, err
 }
 
-// momentOf reads a day or a time; an empty text is none.
+// momentOf reads a day or a time. An empty text is the zero time.
 func momentOf(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -44,10 +44,13 @@ func (n *noun) completion(verb, arguments string, files bool) cobra.CompletionFu
 		return cobra.NoFileCompletions
 	}
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		switch {
+		case len(args) == 0:
+			return names(cmd, args, begun)
+		case len(args) == 1 && strings.HasSuffix(arguments, "[TIER]"):
+			return completeNames("tiers")(cmd, args, begun)
 		}
-		return names(cmd, args, begun)
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

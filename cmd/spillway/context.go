@@ -31,7 +31,7 @@ type contexts struct {
 	Named   map[string]place `yaml:"contexts"`
 }
 
-// contextsFile is the name of the user's file, empty where the user has no folder for it.
+// contextsFile is the name of the user's file, empty without HOME and XDG_CONFIG_HOME.
 func contextsFile() string {
 	folder, err := os.UserConfigDir()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *contexts) write() error {
 
 func (c *contexts) find(name string) (place, error) {
 	if c.Named[name] == nil {
-		return nil, fmt.Errorf("there is no context %q: spillway context list shows them", name)
+		return nil, fmt.Errorf("unknown context %q: spillway context list shows them", name)
 	}
 	return c.Named[name], nil
 }
@@ -161,8 +161,8 @@ user's config folder holds them. A flag comes before SPILLWAY_SERVER and SPILLWA
 		ValidArgsFunction: completeContexts,
 	}
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Make a context, or change what the flags name of one", Args: between(1,
-			1), RunE: setContext,
+		Use: "set NAME", Short: "Make a context, or change what the flags name of one", Args: between(1, 1),
+		RunE: setContext,
 		Long: `set makes a context of the shared flags --server, --control, --domain, --token-file, --ca, --cert and
 --key-file, or changes those that are given. The first context is used at once.`,
 		Example:           "  spillway context set shop --control https://control.example.com --token-file token",

@@ -202,7 +202,7 @@ func profile(r object) string {
 	if b := inner(r, "block"); isTrue(b, "lifted") {
 		parts = append(parts, "blocks of the rule file lifted")
 	} else if b != nil {
-		parts = append(parts, "blocked "+strings.TrimSpace(untilWhen(b)+quoted(text(b, "reason"))))
+		parts = append(parts, "blocked "+blocked(b))
 	}
 	if tier := text(r, "tier"); tier != "" {
 		parts = append(parts, "tier "+plain(tier))
@@ -219,18 +219,4 @@ func profile(r object) string {
 		all += fmt.Sprintf(" (by %s, %s)", plain(by), when(r["at"]))
 	}
 	return all
-}
-
-func untilWhen(b object) string {
-	if until := when(b["until"]); until != "" {
-		return "until " + until
-	}
-	return "for ever"
-}
-
-func quoted(text string) string {
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", text)
 }

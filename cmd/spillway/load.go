@@ -112,7 +112,7 @@ func (s *shown) Read(into []byte) (int, error) {
 	s.at.Lines += int64(bytes.Count(into[:n], []byte{'\n'}))
 	s.bar.show(s.at)
 	if err == io.EOF {
-		s.bar.say(fmt.Sprintf("%d lines are sent; the control stores them", s.at.Lines))
+		s.bar.showText(fmt.Sprintf("%d lines are sent; the control stores them", s.at.Lines))
 	}
 	return n, err
 }

@@ -78,7 +78,7 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitServer, "looks like a path", "", "block user//search"},
 		{exitUsage, "name whom", "", "reset"},
 		{exitUsage, "RateLimitRequest from standard input", "", "explain"},
-		{exitUsage, "a sidecar has no list of blocks", "", "blocks list"},
+		{exitUsage, "a sidecar cannot list blocks", "", "blocks list"},
 	} {
 		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {

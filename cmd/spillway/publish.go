@@ -78,7 +78,7 @@ func ruleFileNames(paths []string) (all []string, err error) {
 			}
 		}
 		if len(all) == before {
-			return nil, fmt.Errorf("there is no rule file in %s", path)
+			return nil, fmt.Errorf("%s must hold rule files, which end with .yaml or .yml", path)
 		}
 	}
 	return all, nil

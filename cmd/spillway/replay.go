@@ -171,7 +171,7 @@ func (c *created) Close() error {
 	return errors.Join(c.Flush(), c.file.Close())
 }
 
-// mapping reads the flags that say which fields mean what.
+// mapping reads the flags about the fields of a log.
 func (f *replayFlags) mapping(m *replay.Mapping) error {
 	m.User, m.Tenant, m.Tier = f.user, f.tenant, f.tier
 	m.Fields = map[string]string{}

@@ -101,7 +101,7 @@ func testFiles(path string) (names []string, err error) {
 		}
 	}
 	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("there is no file of tests in %s", path)
+		err = fmt.Errorf("%s must hold files of tests, which end with .yaml or .yml", path)
 	}
 	return names, err
 }
