@@ -2,13 +2,15 @@ package admin
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/records"
 )
 
-// change changes the record of an identity, or only finds what that would do, and logs it.
+// change changes the record of an identity, or only finds what that would do, and logs it. It refuses one that the
+// control plane keeps, which would put its own back.
 func (a *API) change(
 	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*records.Record),
 ) (*RecordChange, error) {
@@ -19,21 +21,22 @@ func (a *API) change(
 	if err != nil {
 		return nil, err
 	}
-	change := a.Records.Change
-	if dry {
-		change = a.Records.Preview
-	}
-	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *records.Record) {
+	by, whole := httpapi.CallerOf(ctx).Name, func(r *records.Record) {
 		edit(r)
 		if note != nil {
 			r.Note = *note
 		}
-	})
+	}
+	before, after, err := a.Records.Preview(ctx, id, by, whole)
+	if before != nil && before.Control {
+		return nil, httpapi.NewProblem(http.StatusConflict, "the control plane keeps this record, and nothing was "+
+			"changed: change it there, as in spillway %s %s/%s --control URL", action, id.Kind, id.Text())
+	}
+	if !dry {
+		before, after, err = a.Records.Change(ctx, id, by, whole)
+	}
 	if err != nil {
 		return nil, a.failed(ctx, action, whom(id), err)
-	}
-	if before != nil && before.Control {
-		warnings = append(warnings, "the control plane keeps this record, and puts its own back: change it there")
 	}
 	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +13,7 @@ import (
 
 const aboutTruth = `
 
-The control is asked where a flag, a variable or the context names one, else the sidecar. The change is in force
-within a second on all sidecars that share the store. The state before and after is printed.`
+The control is asked where one is named, else the sidecar. The change is in force on all sidecars within a second.`
 
 func newBlocks() *noun {
 	return &noun{
@@ -94,7 +94,7 @@ func setBlock(s *session, args []string) {
 	if reason := s.flag("reason"); reason != "" {
 		body["reason"] = reason
 	}
-	if end := either(s.flag("for"), s.flag("until")); end != "" {
+	if end := cmp.Or(s.flag("for"), s.flag("until")); end != "" {
 		until, err := readInstant(end)
 		if s.failed(err) {
 			s.err = fmt.Errorf("%q %w", end, err)

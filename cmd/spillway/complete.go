@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -66,7 +67,7 @@ func (n *noun) complete() cobra.CompletionFunc {
 			params.Set("prefix", begun)
 		}
 		for _, one := range objects(s.get(s.path(), params), n.field()) {
-			name := n.mark + text(one, either(n.key, "name"))
+			name := n.mark + text(one, cmp.Or(n.key, "name"))
 			if n.name == "blocks" {
 				name = text(one, "kind") + "/" + name
 			}

@@ -117,7 +117,7 @@ func TestNamesAreCompleted(t *testing.T) {
 	for line, want := range map[string]string{
 		"users show a": "ann\n", "block a": "ann\n", "blocks rm i": "ip/192.0.2.7\n", "rules export @": "@12\n",
 		"reports show r": "refusals\n", "keys create k --user b": "bob\n", "top --rule p": "per-user\n",
-		"keys show k": ":4", "tier ann g": "gold\n", "events list --outcome m": "malformed\n",
+		"keys show k": ":4", "tier ann g": "gold\n", "events list --outcome m": "allowed\n",
 	} {
 		args := append([]string{"__complete"}, strings.Fields(line)...)
 		last := args[len(args)-1]

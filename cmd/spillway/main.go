@@ -29,7 +29,7 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with rule files, sidecars and the control plane, as in spillway users list: a noun and a
+const about = `The command works with rule files, sidecars and the control plane, as in spillway users list: a noun and a
 verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need no
 noun.
 
@@ -195,14 +195,10 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := newPrinter(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, _ []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			all := object{"version": version(), "go": runtime.Version(), "platform": platform}
 			return out.value(all, func() { out.line("spillway %s", version()) })
-		},
+		}),
 	}
 }

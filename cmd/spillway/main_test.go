@@ -98,7 +98,7 @@ func TestExitCodes(t *testing.T) {
 		{exitFound, "    - verdict: refused\n    + verdict: allowed", []string{"test", test(good, "refused")}},
 		{exitUsage, `"denied" is not a verdict`, []string{"test", test(good, "denied")}},
 		{exitUsage, "no such file", []string{"test", "none.yaml"}},
-		{exitUsage, "must hold files of tests", []string{"test", t.TempDir()}},
+		{exitUsage, "must hold files that end with .yaml or .yml", []string{"test", t.TempDir()}},
 		{exitRules, `unknown key "scop"`, []string{"test", test(bad, "admitted")}},
 		{exitOK, "No difference.", []string{"diff", good, good}},
 		{exitFound, "limit: 1/1m → 2/1m", []string{"diff", good, other}},

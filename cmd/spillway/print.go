@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,6 +79,17 @@ func newPrinter(cmd *cobra.Command) (*printer, error) {
 		p.colour = os.Getenv("NO_COLOR") == ""
 	}
 	return p, nil
+}
+
+// printing makes the function of a command that prints without asking a server.
+func printing(run func(cmd *cobra.Command, out *printer, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		out, err := newPrinter(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, out, args)
+	}
 }
 
 // formatsOf are the formats of a command.
@@ -160,7 +172,7 @@ func (p *printer) table(rows []object, all []column) {
 	for i := range all {
 		lines[0] = append(lines[0], all[i].heading)
 		for at, row := range rows {
-			lines[at+1] = append(lines[at+1], either(all[i].cell(row), "-"))
+			lines[at+1] = append(lines[at+1], cmp.Or(all[i].cell(row), "-"))
 		}
 	}
 	widths := p.fit(lines)

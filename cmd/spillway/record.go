@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -76,7 +77,7 @@ func milliseconds(l object, field string) string {
 func listUsage(s *session, _ []string) {
 	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
 	s.print(o, func() {
-		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(either(text(o, "identity"), text(o,
+		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(cmp.Or(text(o, "identity"), text(o,
 			"domain"))),
 			when(o["from"]), when(o["to"]), text(o, "admitted"), text(o, "cost"), text(o, "refused"))
 		s.table(objects(o, "points"), columns("AT at:when | OUTCOME outcome state | REQUESTS requests | COST cost"))
@@ -160,7 +161,7 @@ func changeWords(value any) string {
 	for _, name := range slices.Compact(names) {
 		was, is := changeValue(before[name]), changeValue(after[name])
 		if was != is && !slices.Contains(everyChange, name) {
-			parts = append(parts, fmt.Sprintf("%s: %s → %s", name, either(was, "none"), either(is, "none")))
+			parts = append(parts, fmt.Sprintf("%s: %s → %s", name, cmp.Or(was, "none"), cmp.Or(is, "none")))
 		}
 	}
 	return cut(strings.Join(parts, ", "), changeMost)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -134,7 +135,7 @@ func (s *session) below(words ...string) string {
 			names = append(names, text(one, "domain"))
 		}
 		if len(names) != 1 {
-			known := either(plain(strings.Join(names, ", ")), "no rules are published yet")
+			known := cmp.Or(plain(strings.Join(names, ", ")), "no rules are published yet")
 			s.fail(fmt.Errorf("--domain is missing: %s", known))
 			return ""
 		}

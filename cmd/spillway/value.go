@@ -171,14 +171,6 @@ var formats = map[string]func(value any) string{
 	"beatenBy": beatenBy,
 }
 
-// either is the first text, or the second where that is empty.
-func either(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
 // counted is a number of things.
 func counted(n int, what string) string {
 	if n != 1 {
