@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -47,7 +48,7 @@ func listSidecars(s *session, _ []string) {
 func (s *session) showRules() {
 	o := s.get("/v1/rules", s.withDomain(url.Values{}))
 	s.print(o, func() {
-		s.line("rules %s, in use since %s", either(plain(text(o, "hash")), "none"), either(when(o["loaded"]), "never"))
+		s.line("rules %s, in use since %s", cmp.Or(plain(text(o, "hash")), "none"), cmp.Or(when(o["loaded"]), "never"))
 		for _, d := range objects(o, "domains") {
 			s.line("\ndomain %s", plain(text(d, "name")))
 			s.table(objects(d, "limits"),
@@ -123,7 +124,7 @@ func (s *session) event(data []byte) {
 	default:
 		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			either(names(o, "user", "tenant", "api_key", "address"), "-"), either(plain(text(o, "rule")), "-"),
-			either(plain(request), "-"))
+			cmp.Or(names(o, "user", "tenant", "api_key", "address"), "-"), cmp.Or(plain(text(o, "rule")), "-"),
+			cmp.Or(plain(request), "-"))
 	}
 }

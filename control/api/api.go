@@ -47,7 +47,7 @@ const pageList = `/                 the page of the control, in a browser
 // TokenFile is how the file of tokens is written. An admin also changes tiers, publishes rules, and erases identities.
 var TokenFile = httpapi.TokenFile{
 	Variable: "CONTROL_TOKEN_FILE", Roles: httpapi.Roles{"viewer", "operator", "admin"}, Digests: true,
-	Make: ": `spillway control token admin NAME` makes one",
+	Make: ": `spillway tokens create admin NAME` makes one",
 }
 
 // API is the control plane over HTTP.

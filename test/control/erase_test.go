@@ -174,14 +174,15 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	return w
 }
 
-// partitions makes the partitions of the month of a day.
+// partitions makes the partitions of the month of a day. The leading control may make them at the same time.
 func (w *eraseWorld) partitions(day time.Time) {
 	w.t.Helper()
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, table := range []string{"events", "usage_minutes"} {
-		w.exec(fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES
-		  FROM ('%[3]s') TO ('%[4]s')`,
-			table, month.Format("2006_01"), month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+		w.exec(fmt.Sprintf(`DO $$ BEGIN
+			CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s');
+			EXCEPTION WHEN duplicate_table OR unique_violation THEN NULL; END $$`, table, month.Format("2006_01"),
+			month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
 	}
 }
 
