@@ -299,7 +299,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 			from: origin{node: w, limit: l}, lease: w.Lease.most(),
 		}
 		e.setLimit(l)
-		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: keys.Tail(l.Limit, i),
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i),
 			calendar: c.calendarOf(l.CalendarUnit)}
 		if len(w.Limits) > 1 {
 			compiled.level = limitLevel(l, i)

@@ -3,7 +3,6 @@ package descriptors
 import (
 	"time"
 
-	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -31,7 +30,7 @@ func (c *CompiledDomain) addGate(p *Penalty) {
 		rule: compiledRule{scope: ScopeClient}, penalty: p.compile(),
 		effect: &Effect{Name: "penalty", Rule: RulePenalty, Scope: ScopeClient.String(), Penalty: p,
 			Metric: []string{"rule", RulePenalty}},
-		tail: head + keys.Tail(gateLimit, 0), record: head + ":penalty:pn",
+		tail: head + limitTail(gateLimit, 0), record: head + ":penalty:pn",
 	}
 	c.effects = append(c.effects, c.gate.effect)
 }

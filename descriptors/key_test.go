@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // keyMaker makes the keys of one kind from a list of entries.
@@ -180,6 +182,20 @@ func TestManyEntriesMakeShortKeys(t *testing.T) {
 	d.appendTreeHead(&s, nil, entries)
 	if string(s.key) == long {
 		t.Fatal("the last entry makes no difference")
+	}
+}
+
+// TestKeysKeepTheirCounter: a limit that is raised or gets another window keeps its key, another algorithm does not.
+func TestKeysKeepTheirCounter(t *testing.T) {
+	base := limit.Limit{Algorithm: limit.TokenBucket, Count: 5, Window: time.Minute}
+	raised, other := base, base
+	raised.Count, raised.Window = 10, time.Hour
+	other.Algorithm = limit.SlidingWindow
+	if limitTail(base, 0) != limitTail(raised, 0) {
+		t.Error("a raised limit starts afresh")
+	}
+	if limitTail(base, 0) == limitTail(other, 0) {
+		t.Error("another algorithm finds the state of the first")
 	}
 }
 

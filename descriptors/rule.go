@@ -138,7 +138,7 @@ func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect,
 		}
 		effect.setLimit(l)
 		effect.from.limit = l
-		tail := ":" + c.scope.String() + ":" + keyName + keys.Tail(l.Limit, i)
+		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
 		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail,
 			calendar: d.calendarOf(l.CalendarUnit)})
 	}

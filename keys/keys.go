@@ -10,8 +10,6 @@ import (
 	"hash"
 	"strconv"
 	"sync"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // docs/decisions/0003-keys.md specifies keys. In short:
@@ -45,9 +43,6 @@ var reserved = func() (set [256]bool) {
 	}
 	return set
 }()
-
-var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw",
-	limit.SlidingLog: "sl"}
 
 // AppendEscape appends one byte as %XX.
 func AppendEscape(b []byte, c byte) []byte {
@@ -117,8 +112,8 @@ func limitPart(name string, place int) string {
 }
 
 // Tail is the end of a key: the limit and its algorithm.
-func Tail(l limit.Limit, place int) string {
-	return ":" + limitPart(l.Name, place) + ":" + algorithmCodes[l.Algorithm]
+func Tail(name string, place int, algorithm string) string {
+	return ":" + limitPart(name, place) + ":" + algorithm
 }
 
 // Head is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:

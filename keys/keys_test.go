@@ -3,9 +3,6 @@ package keys
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // TestHashedSectionNeverMeetsHashedPart: a client that sends the text of a long section as one value gets another key.
@@ -48,19 +45,5 @@ func TestLimitPart(t *testing.T) {
 	}
 	if len(seen) != 22 {
 		t.Errorf("%d different parts of 22: %v", len(seen), seen)
-	}
-}
-
-// TestKeysKeepTheirCounter: a limit that is raised or gets another window keeps its key, another algorithm does not.
-func TestKeysKeepTheirCounter(t *testing.T) {
-	base := limit.Limit{Algorithm: limit.TokenBucket, Count: 5, Window: time.Minute}
-	raised, other := base, base
-	raised.Count, raised.Window = 10, time.Hour
-	other.Algorithm = limit.SlidingWindow
-	if Tail(base, 0) != Tail(raised, 0) {
-		t.Error("a raised limit starts afresh")
-	}
-	if Tail(base, 0) == Tail(other, 0) {
-		t.Error("another algorithm finds the state of the first")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/control/archive"
-	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/whatif/replay"
 )
@@ -258,7 +257,7 @@ func (a *archiveCall) filter() (ask archive.Filter, err error) {
 	}
 	shared, err := settings.FromEnvironment(os.Environ(), "spillway")
 	secret := []byte(shared.Store.KeySecret)
-	ask.Identities = []string{text("identity"), keys.NewNames("", secret).Identity(kind, value)}
+	ask.Identities = archive.NamesOf(kind, value, secret)
 	return ask, err
 }
 

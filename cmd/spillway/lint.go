@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -73,7 +72,7 @@ func lint(cfg rules.FilesConfig, paths []string) (*findings, error) {
 	return found, nil
 }
 
-func (f *findings) add(p descriptors.Problem) {
+func (f *findings) add(p rules.Problem) {
 	one := finding{File: p.File, Line: p.Line, Column: p.Column, Severity: severityError, Message: p.Text}
 	if p.Warning {
 		one.Severity = severityWarning

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
@@ -46,7 +45,7 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 		}
 	}
 	var all []ruleText
-	var wrong []descriptors.Problem
+	var wrong []rules.Problem
 	for _, name := range names {
 		file, err := readRules(name)
 		if err != nil {

@@ -1,5 +1,19 @@
 package descriptors
 
+import (
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// algorithmCodes are the algorithms in keys.
+var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw",
+	limit.SlidingLog: "sl"}
+
+// limitTail is the end of a key: the limit and its algorithm.
+func limitTail(l limit.Limit, place int) string {
+	return keys.Tail(l.Name, place, algorithmCodes[l.Algorithm])
+}
+
 var scopeNames = [...]struct {
 	scope Scope
 	name  string
