@@ -179,7 +179,7 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestAMillionIdentitiesHaveABound: what has no room is counted as that of others, and noticed; no request is missing.
+// TestAMillionIdentitiesHaveABound: what is beyond is counted as that of others, and noticed; no request is missing.
 func TestAMillionIdentitiesHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
@@ -347,7 +347,7 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 	})
 }
 
-// TestAJournalThatCannotWriteEnds, and says how much is lost.
+// TestAJournalThatCannotWriteEnds, and returns how much is lost.
 func TestAJournalThatCannotWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis

@@ -13,7 +13,7 @@ type Kind uint8
 
 // The kinds, in the order in which one is chosen for a request.
 const (
-	NoKind Kind = iota // there is no identity
+	NoKind Kind = iota // without an identity
 	User
 	APIKey
 	Tenant
@@ -53,7 +53,7 @@ type Decided struct {
 
 // Detail is what an event shows besides usage.
 type Detail struct {
-	Weight     int64 // how many decisions it stands for
+	Weight     int64 // how many decisions it counts for
 	Method     string
 	APIKey     string // what events show of the key
 	IP         string // in plain

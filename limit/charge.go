@@ -88,7 +88,7 @@ type Decision struct {
 	Penalized  bool          // refused by a cool-down, or with a penalty's DryRun: would have been
 }
 
-// Refused reports whether the limit refuses, in whatever mode.
+// Refused reports whether the limit refuses, in any mode.
 func (d *Decision) Refused() bool { return d.Outcome == Refused }
 
 // Request is the charges of one request to a store. Its owner may use it again once the store has returned it.

@@ -1,6 +1,6 @@
 // Package redis reaches Redis servers: one server, the master that sentinels name, a cluster, a ring. Connections,
 // TLS and logins are those of go-redis. Of its own are the batcher, which makes one pipeline of all requests that
-// wait for one server, and the placement of a ring. A breaker stands in front of each server. Package redis carries
+// wait for one server, and the placement of a ring. A breaker guards each server. Package redis carries
 // scripts and commands and does not know what they mean.
 package redis
 
@@ -54,8 +54,8 @@ type Client struct {
 	cfg           Config
 	fixed         []*Server // unless it is a cluster: the one server, or those of the ring
 	hashes        []uint64  // of a ring: of the addresses of its servers
-	sentinel      *sentinel // nil: there are none
-	cluster       *cluster  // nil: it is none
+	sentinel      *sentinel // nil without sentinels
+	cluster       *cluster  // nil unless it is one
 	watch         *watch    // of sentinels or a cluster; else nil
 	opened, ended atomic.Int64
 }
@@ -127,7 +127,7 @@ func (c *Client) Everywhere() []*Server {
 }
 
 // Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key
-// stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
+// means any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
 // or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	cold := c.Server(key).command(ctx, c.Slot(key), args)

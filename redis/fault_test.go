@@ -275,7 +275,7 @@ func TestAHurriedCallerOpensNothing(t *testing.T) {
 	}
 }
 
-// TestRepliesThatNoServerSends panic nowhere, and end with an error.
+// TestRepliesThatNoServerSends end with an error, and without a panic.
 func TestRepliesThatNoServerSends(t *testing.T) {
 	for _, reply := range []string{
 		"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "-MOVED\r\n",

@@ -46,7 +46,7 @@ func (c *command) SetErr(err error) {
 	}
 }
 
-// fault is why there is no reply. A value that is missing is a reply.
+// fault is why the reply is missing. A value that is missing is a reply.
 func (c *command) fault() error {
 	err := c.Err()
 	switch {

@@ -147,7 +147,7 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 	for range 20 {
 		expectCodes(t, conn, "alice", codeOK)
 	}
-	// A second one where the sidecar began to hear of changes meanwhile: what it knew before that may be outdated.
+	// A second one where the sidecar began to receive changes meanwhile: what it knew before that may be outdated.
 	if got := lookups(); got != "cmdstat_mget:calls=1" && got != "cmdstat_mget:calls=2" {
 		t.Errorf("20 requests of one user with records about: %s, want one or two", got)
 	}

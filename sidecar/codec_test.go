@@ -87,7 +87,7 @@ func codecDoor(tb testing.TB, opts ...grpc.ServerOption) *grpc.ClientConn {
 	}, append(opts, grpc.ForceServerCodecV2(door.NewCodec()))...)
 }
 
-// rawCodec sends and takes bytes as they are: it stands for an Envoy that sends what generated code would not.
+// rawCodec sends and takes bytes as they are: as an Envoy would that sends what generated code would not.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return proto.Name }

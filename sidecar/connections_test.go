@@ -153,7 +153,7 @@ func TestHeadersHaveBounds(t *testing.T) {
 	}
 }
 
-// gRPC waits for the greeting of each new connection before it tells the others to go elsewhere.
+// gRPC waits for the greeting of each new connection before it sends the others elsewhere.
 func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	r := begin(t, twoPerYear)
 	expectCodes(t, dial(t, r.Addresses().GRPC), "alice", codeOK)

@@ -36,7 +36,7 @@ func post(t *testing.T, address, body string) int {
 	return answer.StatusCode
 }
 
-// hold makes the next calls wait. begun gets a value when one has begun; release lets them go on.
+// hold makes the next calls wait. begun gets a value when one has begun; release ends that wait.
 func (s *scripted) hold() (begun <-chan struct{}, release func()) {
 	came, gone := make(chan struct{}, 100), make(chan struct{})
 	s.do(func() {
@@ -116,7 +116,7 @@ func TestAWatcherOfHealthDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// cutOff is said when calls did not end in the time that they have.
+// cutOff is logged when calls did not end in the time that they have.
 const cutOff = "calls are still in flight, cutting them off"
 
 func TestGoneThoughACallHangs(t *testing.T) {

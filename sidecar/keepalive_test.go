@@ -18,7 +18,7 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings as it is told,
+// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings like that,
 // without a network: so that time is the bubble's.
 func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *grpc.ClientConn {
 	t.Helper()

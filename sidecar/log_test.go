@@ -80,7 +80,7 @@ func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 				t.Errorf("%d admissions and %d refusals are logged, want %d and %d", allowed, refused, want[0], want[1])
 			}
 			if which == "all" && !strings.Contains(text, "msg=decision door=json domain=shop") {
-				t.Error("no line tells of the decision over HTTP")
+				t.Error("no line has the decision over HTTP")
 			}
 			if strings.Contains(text, "in-person") {
 				t.Error("the log names a client")

@@ -234,7 +234,7 @@ func expectPage(t *testing.T, address, path string, code int, text string) {
 	}
 }
 
-// scripted is a store that does what a test says before it admits.
+// scripted is a store that runs a function of the test before it admits.
 type scripted struct {
 	mu   sync.Mutex // guards then
 	then func()

@@ -58,7 +58,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		debug.SetMemoryLimit(limit)
 	})
 	root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "10737418240\n")
-	const given = 7 << 30 // stands for what the runtime read from GOMEMLIMIT
+	const given = 7 << 30 // as the runtime would read it from GOMEMLIMIT
 	for _, c := range []struct {
 		name   string
 		memory settings.Memory
@@ -92,7 +92,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 func TestCachesShareTheMemoryLimit(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(limit) })
-	debug.SetMemoryLimit(1 << 40) // stands for what the runtime read from GOMEMLIMIT
+	debug.SetMemoryLimit(1 << 40) // as the runtime would read it from GOMEMLIMIT
 	cgroup := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "268435456\n")
 	for _, c := range []struct {
 		name   string

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// statsdServer listens as statsd does, and hands on what the first connection brings.
+// statsdServer listens as statsd does, and returns what the first connection sends.
 func statsdServer(t *testing.T) (port string, lines <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

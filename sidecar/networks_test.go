@@ -44,7 +44,7 @@ func change(t *testing.T, book *records.Book, network string, edit func(*records
 	}
 }
 
-// matched is what rules and records say about a request from an address.
+// matched is what rules and records do with a request from an address.
 func matched(t *testing.T, set *descriptors.Set, book *records.Book, address string) (m descriptors.Match) {
 	t.Helper()
 	req := &descriptors.Request{Domain: "shop",

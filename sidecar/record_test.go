@@ -202,7 +202,7 @@ func wantSums(t testing.TB, what string, got, want map[string]int64) {
 	}
 }
 
-// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms
+// askMany asks for some users from several goroutines, and returns what was answered, in the terms
 // of the record.
 func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	t.Helper()

@@ -26,7 +26,7 @@ func askTwo(t *testing.T, s *running, users ...string) *ratelimitv3.RateLimitRes
 	return answer
 }
 
-// TestARefusedRequestIsChargedNowhere where the reference server's variable asks for it, unless the domain says
+// TestARefusedRequestIsChargedNowhere where the reference server's variable asks for it, unless the domain sets
 // otherwise.
 func TestARefusedRequestIsChargedNowhere(t *testing.T) {
 	redis := servers.StartRedis(t)

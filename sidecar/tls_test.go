@@ -50,7 +50,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a key and a certificate for it, signed by itself where there is no authority yet.
+// sign makes a key and a certificate for it, signed by itself if it is the first.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -57,7 +57,7 @@ func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 	}
 }
 
-// silent takes connections and never says a word.
+// silent takes connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -171,7 +171,7 @@ func TestXDSWithoutRedis(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }
 
-// TestXDSWithRedis has rules of a management server alone, and hears what other sidecars and a control plane tell:
+// TestXDSWithRedis has rules of a management server alone, and receives news of other sidecars and a control plane:
 // changed rules, too.
 func TestXDSWithRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
@@ -182,14 +182,14 @@ func TestXDSWithRedis(t *testing.T) {
 	channel := s.recordKeys().Shared("news")
 	servers.Await(t, "a message that is heard", func() error {
 		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
-			return fmt.Errorf("%v sidecars hear it", got)
+			return fmt.Errorf("%v sidecars receive it", got)
 		}
 		return nil
 	})
 	redis.Do(t, "CLIENT", "KILL", "TYPE", "pubsub") // what is missed meanwhile makes a gap
 	servers.Await(t, "the sidecar hears again", func() error {
 		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
-			return fmt.Errorf("%v sidecars hear it", got)
+			return fmt.Errorf("%v sidecars receive it", got)
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
-// use. It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens
+// use. It answers in time even if servers hang, and starts without them. In front are leases, which spend tokens
 // that were taken ahead, and denials: a counter that is spent is not asked about before it can have something to give.
 type Redis struct {
 	cfg       RedisConfig
@@ -97,7 +97,7 @@ func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
 }
 
 // Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
-// it does no harm.
+// it is harmless.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	r.Drop(keys)
 	defer r.Drop(keys) // what was learned meanwhile may be from before

@@ -26,7 +26,7 @@ var nasty = map[string]string{
 	"64 KiB of no UTF-8":   strings.Repeat("\xff", 64<<10),
 }
 
-// poor is a value that cannot say what it is.
+// poor is a value whose text cannot be read.
 type poor struct{}
 
 func (poor) Error() string { panic("no words") }

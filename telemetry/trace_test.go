@@ -145,8 +145,8 @@ func TestTheEnvironmentsSamplerGoesFirst(t *testing.T) {
 	}
 }
 
-// said are the attributes of a span.
-func said(s *tracetest.SpanStub) map[string]string {
+// attributes are those of a span.
+func attributes(s *tracetest.SpanStub) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
 		all[string(a.Key)] = a.Value.String()
@@ -175,7 +175,7 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 		{"spillway.door": "rls", "spillway.domain": "shop", "spillway.rule": "bad_name", "spillway.scope": "user",
 			"spillway.outcome": "refused", "spillway.degraded": "timeout"},
 	} {
-		got := said(&all[i])
+		got := attributes(&all[i])
 		for key, value := range want {
 			if got[key] != value {
 				t.Errorf("span %d: %s is %q, want %q", i, key, got[key], value)

@@ -40,7 +40,7 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, whatever they count by.
+// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, with any scope.
 func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
 	tel := New(Config{})
 	tel.Rule("shop", "per-user", "user")

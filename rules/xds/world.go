@@ -24,7 +24,7 @@ type digest [sha256.Size]byte
 type world struct {
 	version   string
 	resources int
-	digest    digest           // of the content, whatever its order
+	digest    digest           // of the content, in any order
 	set       *descriptors.Set // nil: refused
 	problems  []descriptors.Problem
 }
@@ -242,7 +242,7 @@ func overlap(nodes []*ratelimitv3.RateLimitDescriptor) bool {
 	return false
 }
 
-// digestOf tells responses apart that cannot be read.
+// digestOf distinguishes responses that cannot be read.
 func digestOf(resources []*anypb.Any) digest {
 	sums := make([][]byte, len(resources))
 	for i, r := range resources {

@@ -218,8 +218,8 @@ A browser's page of another origin gets nothing, nor does a host name that was m
 ## How it answers
 
 Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are
-errors, and a body has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its ` + "`detail`" + ` explains what to do, and ` +
-	"`errors`" + ` lists each part of the request that is wrong.
+errors, and a body has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its
+` + "`detail`" + ` explains what to do, and ` + "`errors`" + ` lists each part of the request that is wrong.
 
 - 400: What was sent is not what is described here.
 - 401, 403: The caller is not known, or may not do this.

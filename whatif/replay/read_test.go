@@ -95,7 +95,7 @@ func TestFieldsByName(t *testing.T) {
 	}
 }
 
-// TestBrokenLines: each has its reason, and lines about connections are none.
+// TestBrokenLines: each has its reason, and lines about connections are not broken.
 func TestBrokenLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"hello":                       "neither JSON nor Envoy's text format",

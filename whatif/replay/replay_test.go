@@ -140,7 +140,7 @@ func pack(t *testing.T, text string) string {
 	return packed.String()
 }
 
-// TestCompressedAndStandardInput: how the log comes does not matter, and one that is cut off is told.
+// TestCompressedAndStandardInput: how the log comes does not matter, and one that is cut off is reported.
 func TestCompressedAndStandardInput(t *testing.T) {
 	log := strings.Repeat(at(0, "alice", "192.0.2.1", "/"), 3)
 	rules := []string{write(t, "rules.yaml", twoAMinute)}

@@ -149,7 +149,7 @@ func (l *LogReport) write(w io.Writer) {
 	}
 }
 
-// textPoints is how many points of a timeline stand in a line of text.
+// textPoints is how many points of a timeline are in a line of text.
 const textPoints = 80
 
 // write draws the timeline in two lines, or three.

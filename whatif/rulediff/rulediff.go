@@ -45,7 +45,7 @@ type Change struct {
 	Name    string   `json:"name,omitempty"`
 	Kind    Kind     `json:"kind"`
 	Details []string `json:"details,omitempty"`
-	File    string   `json:"file,omitempty"` // where it stands in the new rules, else in the old ones
+	File    string   `json:"file,omitempty"` // where it is in the new rules, else in the old ones
 	Line    int      `json:"line,omitempty"`
 }
 

@@ -24,7 +24,7 @@ var verdicts = func() []string {
 	return all
 }()
 
-// compare returns what the verdict differs in. Remaining is looked at where last says so.
+// compare returns what the verdict differs in. Remaining is looked at where last is true.
 func (w *Want) compare(v *engine.Verdict, last bool) (all []Difference) {
 	differ := func(what, want, got string) {
 		if want != got {
@@ -68,7 +68,7 @@ func (w *Want) compareRest(v *engine.Verdict, differ func(what, want, got string
 	}
 }
 
-// passed is the outcome in the word that the test uses: admitted stands for all that pass.
+// passed is the outcome in the word that the test uses: admitted means all that pass.
 func (w *Want) passed(v *engine.Verdict) string {
 	outcome := v.Outcome
 	if w.Verdict == admitted && !v.Refused {
@@ -77,7 +77,7 @@ func (w *Want) passed(v *engine.Verdict) string {
 	return outcome.String()
 }
 
-// whole is the wait as a client is told it: whole seconds, rounded up.
+// whole is the wait as a client gets it: whole seconds, rounded up.
 func whole(wait time.Duration) Duration {
 	return Duration((wait + time.Second - 1).Truncate(time.Second))
 }

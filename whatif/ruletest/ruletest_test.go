@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
-// result runs a text as if it stood beside the rules in testdata.
+// result runs a text as if it were beside the rules in testdata.
 func result(t *testing.T, text string) *Result {
 	t.Helper()
 	f, err := Parse("testdata/test.yaml", []byte(text))
@@ -124,12 +124,12 @@ ok    testdata/test.yaml:6: fine (requests: 1)
 	}
 }
 
-// TestBadFiles: everything that is wrong is told at once, with its line.
+// TestBadFiles: everything that is wrong is listed at once, with its line.
 func TestBadFiles(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"tests: []", "t.yaml:1: rules is missing"},
 		{"rules: r.yaml\n", "t.yaml:1: tests is missing"},
-		{"rules: r.yaml\ntests:\n  - name: x\n", "t.yaml:3: test \"x\" has no requests"},
+		{"rules: r.yaml\ntests:\n  - name: x\n", "t.yaml:3: test \"x\" needs requests"},
 		{"rule: r.yaml", `t.yaml:1:1: unknown key "rule": did you mean "rules"?`},
 		{"rules: r.yaml\ntests:\n  - requests:\n      - { http: { path: /, pear: x }, want: admitted }",
 			`t.yaml:4:28: unknown key "pear": did you mean "peer"?`},
@@ -195,7 +195,7 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 	f.Rules, f.Path = []string{"rules.yaml"}, "testdata/t.yaml"
 	f.Tests[0].Domain = "edge"
 	_, err = Run(f)
-	if err == nil || !strings.Contains(err.Error(), `the rules have no domain "edge": name one of ["shop"]`) {
+	if err == nil || !strings.Contains(err.Error(), `the rules are without domain "edge": name one of ["shop"]`) {
 		t.Errorf("an unknown domain is: %v", err)
 	}
 	_, err = Read(folder + "/none.yaml")
@@ -221,7 +221,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := Parse("t.yaml", []byte(text))
 		if err != nil && err.Error() == "" {
-			t.Error("an error says nothing")
+			t.Error("an error is empty")
 		}
 	})
 }
