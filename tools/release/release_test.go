@@ -38,7 +38,7 @@ func TestVersionsAreChecked(t *testing.T) {
 		"v1.0.0+build": "without build metadata", "v01.2.3": "semantic version", "v1.2.3 ": "semantic version",
 		"v1.2.3;ls": "semantic version",
 	} {
-		if err := checkVersion(bad); err == nil || !strings.Contains(err.Error(), message) {
+		if err := checkVersion(bad); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q is answered with %v, want %q", bad, err, says)
 		}
 	}
