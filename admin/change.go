@@ -14,10 +14,7 @@ import (
 func (a *API) change(
 	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*records.Record),
 ) (*RecordChange, error) {
-	id, named, err := a.identity(of)
-	if err == nil && !named {
-		err = httpapi.Bad("name one of user, tenant, api_key and ip")
-	}
+	id, _, err := a.identity(of)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +81,7 @@ func (a *API) until(until time.Time, span string) (time.Time, error) {
 		}
 		length, err := records.ParseSpan(span)
 		if err != nil {
-			return until, httpapi.Bad("for: %v", err)
+			return until, httpapi.Cannot("for: %v", err)
 		}
 		until = now.Add(length)
 	}

@@ -35,6 +35,9 @@ func (c *checker) check(name string, value any, s *Schema) any {
 	if s.Ref != "" {
 		s = c.all.byName[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
 	}
+	if value == nil && s.Type == "" && len(s.AnyOf) == 0 {
+		return nil // it may be anything
+	}
 	if value == nil {
 		c.add(name, "is null: leave it out")
 		return nil

@@ -33,7 +33,9 @@ func (a *API) Document() any { return a.document() }
 func (a *API) addAnswers() {
 	a.schemas.of(reflect.TypeFor[Problem](), answered)
 	for _, o := range a.operations {
-		a.schemas.of(o.out, answered)
+		if o.out != reflect.TypeFor[None]() {
+			a.schemas.of(o.out, answered)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // named is the path of a tier or a user.
 type named struct {
 	inDomain
-	Name string `path:"name" in:"1..1024"`
+	Name string `path:"name" in:"1..1024"` // the name
 }
 
 // changeNamed asks for a change of a tier or a user.
@@ -40,7 +40,7 @@ type setUser struct {
 // inKey is the path of an API key.
 type inKey struct {
 	inDomain
-	ID string `path:"id" in:"1..1024"`
+	ID string `path:"id" in:"1..1024"` // the id of the key
 }
 
 // changeKey asks for a change of an API key.
@@ -84,8 +84,8 @@ type blockSearch struct {
 // inIdentity is the path of an identity.
 type inIdentity struct {
 	inDomain
-	Kind string `path:"kind" one:"user tenant ip api_key"`
-	Name string `path:"name" in:"1..1024"`
+	Kind string `path:"kind" one:"user tenant ip api_key"` // what the name is of
+	Name string `path:"name" in:"1..1024"`                 // the name, or an address or a network
 }
 
 // changeBlock asks for a change of a block.

@@ -112,13 +112,13 @@ func refusals(t *testing.T, w *world) {
 		body         any
 		want         int
 	}{
-		{"DELETE", d + "/tiers/small", nil, http.StatusPreconditionRequired},
+		{"DELETE", d + "/tiers/small", nil, http.StatusConflict},
 		{"PUT", d + "/users/eve", map[string]any{"tier": "nowhere"}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"quota_hour": -1}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"burst": 5}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"quota_week": 5}, http.StatusBadRequest},
 		{"PUT", d + "/tiers/big", map[string]any{"limits": []any{map[string]any{"count": 1}}},
-			http.StatusUnprocessableEntity},
+			http.StatusBadRequest},
 		{"POST", d + "/keys", map[string]any{"id": "k", "user": "unknown"}, http.StatusUnprocessableEntity},
 		{"POST", d + "/keys", map[string]any{"id": "ann-1", "user": "ann"}, http.StatusPreconditionFailed},
 		{"PUT", d + "/blocks/ip/nowhere", map[string]any{}, http.StatusUnprocessableEntity},
