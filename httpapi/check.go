@@ -81,7 +81,9 @@ func (c *checker) any(name string, value any, s *Schema) any {
 			return fit
 		}
 	}
-	c.add(name, "must be %s", strings.ToLower(strings.TrimSuffix(s.Description, ".")))
+	about := strings.TrimSuffix(s.Description, ".")
+	first := min(1, len(about))
+	c.add(name, "must be %s%s", strings.ToLower(about[:first]), about[first:])
 	return value
 }
 

@@ -97,7 +97,7 @@ func (s *session) whoseCounters(args []string) object {
 	if keys, _ := s.cmd.Flags().GetStringSlice("key"); len(keys) > 0 {
 		body["keys"] = keys
 	} else if len(args) == 0 {
-		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is spillway " + s.cmd.Use))
+		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is " + usageOf(s.cmd)))
 	}
 	for _, arg := range args {
 		id, err := readIdentity(arg, "endpoint", "tier")

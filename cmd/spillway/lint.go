@@ -67,12 +67,12 @@ func lint(cfg rules.FilesConfig, paths []string) (*findings, error) {
 	}
 	found := &findings{Files: load.Files, Findings: []finding{}}
 	for _, p := range load.Problems {
-		found.add(p)
+		found.note(p)
 	}
 	return found, nil
 }
 
-func (f *findings) add(p rules.Problem) {
+func (f *findings) note(p rules.Problem) {
 	one := finding{File: p.File, Line: p.Line, Column: p.Column, Severity: severityError, Message: p.Text}
 	if p.Warning {
 		one.Severity = severityWarning

@@ -161,13 +161,16 @@ func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > most:
-			return fmt.Errorf("%q is too much: it is spillway %s", args[most], cmd.Use)
+			return fmt.Errorf("%q is too much: it is %s", args[most], usageOf(cmd))
 		case len(args) < least:
-			return fmt.Errorf("an argument is missing: it is spillway %s", cmd.Use)
+			return fmt.Errorf("an argument is missing: it is %s", usageOf(cmd))
 		}
 		return nil
 	}
 }
+
+// usageOf is a command with its arguments.
+func usageOf(cmd *cobra.Command) string { return cmd.Parent().CommandPath() + " " + cmd.Use }
 
 // must panics on an error that only a mistake in this program can cause.
 func must(err error) {

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -124,7 +126,17 @@ func (s *session) event(data []byte) {
 	default:
 		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			cmp.Or(names(o, "user", "tenant", "api_key", "address"), "-"), cmp.Or(plain(text(o, "rule")), "-"),
+			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"), cmp.Or(plain(text(o, "rule")), "-"),
 			cmp.Or(plain(request), "-"))
 	}
+}
+
+// entries are the descriptor entries of a refusal, such as user=ann.
+func entries(o object) string {
+	all := inner(o, "entries")
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		texts = append(texts, plain(key+"="+words(all[key])))
+	}
+	return strings.Join(texts, ", ")
 }

@@ -20,7 +20,7 @@ var oldWords = []string{
 
 // laterWords are rooms that still have old words.
 var laterWords = []string{
-	"cmd", "engine", "redis", "sidecar", "store", "telemetry", "test/simulation",
+	"engine", "redis", "sidecar", "store", "telemetry", "test/simulation",
 }
 
 // maxBearers is how many types may have a method of one name. Those of usualMethods mean the same on every type.
