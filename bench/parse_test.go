@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-const info = "# Stats\r\ntotal_connections_received:6\r\ntotal_commands_processed:1007\r\ntotal_reads_processed:305\r\n" +
+const info = "# Stats\r\ntotal_connections_received:6\r\ntotal_commands_processed:1007\r\n" +
+	"total_reads_processed:305\r\n" +
 	"# Commandstats\r\ncmdstat_info:calls=2,usec=180,usec_per_call=90.00,rejected_calls=0,failed_calls=0\r\n" +
 	"cmdstat_evalsha:calls=500,usec=14000,usec_per_call=28.00,rejected_calls=0,failed_calls=1\r\n" +
 	"cmdstat_fcall:calls=10,usec=100,usec_per_call=10.00,rejected_calls=0,failed_calls=0\r\n" +

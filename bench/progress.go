@@ -38,11 +38,11 @@ func (p *progress) step(what string) {
 	line := fmt.Sprintf("%s, %.0f s left", what, (time.Duration(p.left) * p.each).Seconds())
 	p.left--
 	p.done++
-	p.say(line)
+	p.show(line)
 }
 
-// say replaces the last line.
-func (p *progress) say(line string) {
+// show replaces the last line.
+func (p *progress) show(line string) {
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		return

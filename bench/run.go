@@ -227,7 +227,7 @@ func (s *session) stage(ctx context.Context, g stage) error {
 func (s *session) study(ctx context.Context, p part, c testCase, setups []*setup) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}, Disturbed: map[string][]figures{}}
 	rounds := s.set.rounds(p.name, c)
-	s.progress.say(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
+	s.progress.show(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
 	if p.name != "memory" {
 		err := fill(ctx, setups, p.load(s, c))
 		if err != nil {

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"cmp"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -263,10 +264,10 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 		case named.scope == ScopeUser && r.clientKey != "":
 			text = r.clientKey
 		}
-		s.values = append(s.values, keyValue{text: text})
+		s.values = append(s.values, keys.Value{Text: text})
 	}
 	s.key = append(s.key[:0], d.head...)
-	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = d.keys.AppendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
 	if r.scope&ScopeClient != 0 && s.attrs.guest {
 		s.key = append(s.key, "~ip"...)

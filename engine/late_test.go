@@ -60,7 +60,7 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
 			e := f.engines[0]
 			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
-				e.Late(fate, charges, decisions, err)
+				bringLate(fate, charges, decisions, err)
 			}
 			f.delay(slowly(50 * time.Millisecond))
 			f.within(20*time.Millisecond, request("u", "", 3))

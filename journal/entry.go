@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The streams. Their keys are those of descriptors.RecordKeys.Shared.
+// The streams. Their keys are those of keys.Names.Shared.
 const (
 	UsageStream  = "usage"
 	EventsStream = "events"

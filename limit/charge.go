@@ -45,6 +45,17 @@ type Charge struct {
 	PenaltyKey string        // identity of the penalty's state, with Penalty
 }
 
+// Asks returns how many tokens the charge asks for; more is false where it gives some back.
+func (c *Charge) Asks() (tokens int64, more bool) {
+	switch c.Op {
+	case Refund:
+		return 0, false
+	case Spend, Debit:
+		return c.Cost, true
+	}
+	return 0, true
+}
+
 // Outcome is what one limit decided. The zero value is Undecided, so that a forgotten decision never admits.
 type Outcome uint8
 

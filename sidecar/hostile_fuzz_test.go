@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
@@ -56,7 +56,7 @@ type readers struct {
 
 // openReaders opens them at an address.
 func openReaders(f *testing.F, address string) *readers {
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	ends := func(fault any) { panic(fault) }
 	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}},
 		Silence: 100 * time.Millisecond, OnPanic: ends})

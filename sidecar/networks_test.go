@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -23,9 +24,9 @@ func openBook(t *testing.T, server *servers.Redis, bytes int64) *records.Book {
 		cfg.Redis = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}},
 			Silence: time.Minute})
 		t.Cleanup(cfg.Redis.Close)
-		keys := descriptors.NewRecordKeys("", nil)
+		keys := keys.NewNames("", nil)
 		cfg.Index, cfg.Publish = keys.Shared("index"), func(context.Context, string, string) error { return nil }
-		cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
+		cfg.Key = func(id *records.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
 	}
 	book := records.New(cfg)
 	t.Cleanup(func() { book.Close() })

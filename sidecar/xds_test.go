@@ -234,7 +234,7 @@ func TestFilesBesideXDS(t *testing.T) {
 			t.Errorf("domain %s comes from %q, its limit from %q, want xds:%[1]s", d.Name, d.Source, d.Limits[0].At)
 		}
 	}
-	var fleet admin.FleetView
+	var fleet admin.SidecarList
 	_, body = fetch(t, s.Addresses().Debug, "/v1/fleet")
 	err = json.Unmarshal([]byte(body), &fleet)
 	if err != nil || fleet.Sidecars[0].XDS == nil ||

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -88,8 +87,7 @@ func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engin
 	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
-		n := hits(req, t.Descriptor)
-		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: n})
+		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: req.Spends(t.Descriptor)})
 	}
 }
 
@@ -100,15 +98,13 @@ func (o *Observer) charge(v *engine.Verdict, i int) {
 	if d.Reason != "" {
 		o.t.Degraded(o.rule(v.Match.Domain, t.Effect), d.Reason)
 	}
-	h := Hit{
-		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
-		Over: d.Refused(), Shadow: t.Effect.Shadow(), Cached: d.Cached,
-	}
-	switch c.Op {
-	case limit.Refund:
+	asked, more := c.Asks()
+	if !more {
 		return
-	case limit.Spend, limit.Debit:
-		h.Hits = c.Cost
+	}
+	h := Hit{
+		Hits: asked, Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
+		Over: d.Refused(), Shadow: t.Effect.Shadow(), Cached: d.Cached,
 	}
 	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
@@ -152,21 +148,6 @@ func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.
 		return of.override
 	}
 	return o.t.Rule(domain.Name, effect.Rule, effect.Scope)
-}
-
-// hits are what a descriptor of the request asks for; a refund asks for nothing.
-func hits(req *descriptors.Request, descriptor int) int64 {
-	n := max(req.Hits, 1)
-	if descriptor >= 0 && descriptor < len(req.Descriptors) {
-		d := &req.Descriptors[descriptor]
-		if d.NegativeHits {
-			return 0
-		}
-		if d.HitsGiven {
-			n = d.Hits
-		}
-	}
-	return int64(min(n, limit.MaxCost))
 }
 
 // Panicked counts and logs what a door or the engine recovered.

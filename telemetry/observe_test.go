@@ -93,21 +93,6 @@ func BenchmarkDegradedVerdict(b *testing.B) {
 	}
 }
 
-func TestHitsOfADescriptor(t *testing.T) {
-	req := &descriptors.Request{Hits: 4, Descriptors: []descriptors.Descriptor{
-		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63},
-		{HitsGiven: true, Hits: 7, NegativeHits: true},
-	}}
-	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
-		if got := hits(req, i); got != want {
-			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
-		}
-	}
-	if got := hits(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 1)}, 0); got != 1 {
-		t.Errorf("hits of a request that gives none = %d, want 1", got)
-	}
-}
-
 func TestWhatReadinessSaysOfABreaker(t *testing.T) {
 	for _, step := range []struct {
 		reason string

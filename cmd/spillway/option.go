@@ -43,13 +43,27 @@ func addOptions(cmd *cobra.Command, all []option) {
 			continue
 		}
 		cmd.Flags().String(o.flag, "", o.help)
-		switch o.flag {
-		case "tier", "user":
-			must(cmd.RegisterFlagCompletionFunc(o.flag, completeNames(o.flag+"s")))
-		case "rule":
-			must(cmd.RegisterFlagCompletionFunc(o.flag, completeRules))
-		}
+		must(cmd.RegisterFlagCompletionFunc(o.flag, o.completion()))
 	}
+}
+
+// fixedWords complete flags that take one of a few words.
+var fixedWords = map[string][]string{
+	"outcome": {
+		"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed",
+	},
+	"step": {"minute", "hour", "day"},
+	"kind": {"rules", "tier", "user", "key", "tenant", "ip", "api_key"},
+}
+
+func (o *option) completion() cobra.CompletionFunc {
+	switch o.flag {
+	case "tier", "user":
+		return completeNames(o.flag + "s")
+	case "rule":
+		return completeRules
+	}
+	return cobra.FixedCompletions(fixedWords[o.flag], cobra.ShellCompDirectiveNoFileComp)
 }
 
 // fill puts the flags that are given into the body of a change. none removes a field.
@@ -172,9 +186,9 @@ func readIdentity(text string, more ...string) (identity, error) {
 	kind, name, found := strings.Cut(text, "/")
 	kind = strings.ReplaceAll(kind, "-", "_")
 	known := append(slices.Clone(kinds), more...)
-	_, notAddress := netip.ParseAddr(text)
+	address, _ := netip.ParseAddr(text)
 	switch {
-	case !found && text != "" && notAddress != nil:
+	case !found && text != "" && !address.IsValid():
 		return identity{"user", text}, nil
 	case name == "" || !slices.Contains(known, kind):
 		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s", text,

@@ -49,7 +49,8 @@ func TiersOf(ctx context.Context, q Querier, domain string) ([]Tier, error) {
 
 // Tier is one tier.
 func (d *DB) Tier(ctx context.Context, domain, name string) (*Tier, error) {
-	return found(One[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
+	return found(
+		One[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
 }
 
 // found turns nothing into ErrNotFound.
@@ -77,7 +78,7 @@ func (d *DB) SetTier(
 	}
 	args := pgx.NamedArgs{
 		"domain": domain, "name": name, "display": r.DisplayName, "limits": listed(r.Limits), "price": r.Price,
-		"rank": int64(r.Rank),
+		"rank": r.Rank,
 	}
 	err = d.Write(ctx, by, "set", func(tx pgx.Tx) error {
 		after, err = put(ctx, tx, want, tierLock, `

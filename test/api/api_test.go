@@ -1,4 +1,5 @@
-// Package api checks the admin API of a running sidecar, and the API of a control, against the OpenAPI documents that they serve.
+// Package api checks the admin API of a running sidecar, and the API of a control, against the OpenAPI documents that
+// they serve.
 package api
 
 import (
@@ -40,8 +41,8 @@ const token = "0123456789abcdef0123456789abcdef"
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
-// TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every operation but the
-// stream of events, which does not end.
+// TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every
+// operation but the stream of events, which does not end.
 func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
 	check(t, "http://"+begin(t), "schemathesis.toml", token, "--exclude-path", "/v1/events", "--max-examples", "20")
@@ -59,7 +60,8 @@ func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL,
+		"REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
 	for _, made := range []struct{ method, path, body string }{
 		{"POST", "versions", `{"text": "domain: shop\nrules:\n  - { name: each, scope: user, limit: 20/1h }\n"}`},
 		{"PUT", "tiers/gold", `{"limits": [{"count": 5, "per": "1m"}]}`},
@@ -117,7 +119,8 @@ func begin(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr,
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s",
 		"ADMIN_TOKEN_FILE="+filepath.Join(dir, "tokens"))
 	return s.Debug
 }

@@ -18,8 +18,8 @@ func controlRules(count int) string {
 	return fmt.Sprintf("domain: shop\nrules:\n  - { name: per-user, scope: user, limit: %d/1h }\n", count)
 }
 
-// tell sends a change to the API of a control, and returns the answer.
-func tell(t *testing.T, control, method, path string, body any, headers ...string) string {
+// call sends a request to the API of a control, and returns the answer.
+func call(t *testing.T, control, method, path string, body any, headers ...string) string {
 	t.Helper()
 	sent, err := json.Marshal(body)
 	if err != nil {
@@ -67,7 +67,7 @@ func keptToItself(t *testing.T, control string) {
 			t.Errorf("GET %s: %s %v", path, answer.Status, answer.Header)
 		}
 	}
-	if got := tell(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") ||
+	if got := call(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") ||
 		strings.Contains(got, "<html") {
 		t.Errorf("programs get %s", got)
 	}
@@ -78,14 +78,14 @@ func TestThePageOfTheControl(t *testing.T) {
 	redis := "REDIS_URL=" + servers.StartRedis(t).Addr
 	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, redis)
 	const hostile = `<img src=x onerror="document.title='owned'">`
-	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
-	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
-	tell(t, c.URL, "PUT", "/v1/domains/shop/tiers/gold", map[string]any{"display_name": "Gold"})
+	call(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
+	call(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
+	call(t, c.URL, "PUT", "/v1/domains/shop/tiers/gold", map[string]any{"display_name": "Gold"})
 	for i := range 30 {
-		tell(t, c.URL, "PUT", fmt.Sprintf("/v1/domains/shop/users/user-%02d", i), map[string]any{"quota_month": 1000})
+		call(t, c.URL, "PUT", fmt.Sprintf("/v1/domains/shop/users/user-%02d", i), map[string]any{"quota_month": 1000})
 	}
-	tell(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
-	key := tell(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
+	call(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
+	key := call(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
 
 	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_SILENCE=1s",
 		"STORE_PATIENCE=2s", redis)
@@ -103,7 +103,7 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "confirm-note", "too many")
 		w.click(t, "#confirm-yes")
 		w.tab.Await(t, inside("changed", "Version 1 is in force.")+" && "+inside("tile-version", "version 1"))
-		if got := tell(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") ||
+		if got := call(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") ||
 			!strings.Contains(got, `"version": 1`) {
 			t.Errorf("the page rolled back to %s", got)
 		}
@@ -126,7 +126,7 @@ func TestThePageOfTheControl(t *testing.T) {
 			w.ask(t, "user-11")
 		}
 		servers.Await(t, "usage on record", func() error {
-			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got,
+			if got := call(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got,
 				`"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
 				return errors.New(got)
 			}

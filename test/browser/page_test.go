@@ -178,7 +178,8 @@ func TestPageShowsWhatIsRefused(t *testing.T) {
 	}
 	w.tab.Evaluate(t,
 		`({ Title: document.title, Images: document.querySelectorAll("main img, main script, main iframe").length,
-		Rules: [...document.querySelectorAll("#refusal-list li")].filter(li => li.textContent.includes("refused by per-user")).length,
+		Rules: [...document.querySelectorAll("#refusal-list li")].filter(
+			li => li.textContent.includes("refused by per-user")).length,
 		Seen: (Date.now() - Date.parse(document.querySelector("#refusal-list time").dateTime)) / 1000 })`, &shown)
 	if shown.Title != "Spillway" || shown.Images != 0 || shown.Rules != 2 {
 		t.Errorf("a client's name is not shown as text: %+v", shown)

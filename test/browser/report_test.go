@@ -75,9 +75,11 @@ func TestReplayReport(t *testing.T) {
 		Rows, Evil              int
 	}
 	tab.Evaluate(t, `({
-		Title: document.title, Refused: document.getElementById("refused").textContent, Against: document.getElementById("against").textContent,
+		Title: document.title, Refused: document.getElementById("refused").textContent,
+		Against: document.getElementById("against").textContent,
 		Bars: document.querySelectorAll("svg.chart rect").length,
-		Drawn: [...document.querySelectorAll("svg.chart rect")].filter(bar => { const box = bar.getBoundingClientRect(); return box.width > 0.5 && box.height > 0.5; }).length,
+		Drawn: [...document.querySelectorAll("svg.chart rect")].map(bar => bar.getBoundingClientRect()).filter(
+			box => box.width > 0.5 && box.height > 0.5).length,
 		Scripts: document.querySelectorAll("script, img, iframe").length,
 		Rows: document.querySelectorAll("tbody tr").length,
 		Evil: [...document.querySelectorAll("td.who")].filter(cell => cell.textContent.includes("<script>")).length,
@@ -129,7 +131,8 @@ func quiet(t *testing.T, browser *servers.Chromium, page string) {
 func schemes(t *testing.T, tab *servers.Tab) {
 	t.Helper()
 	const luminance = `(() => {
-		const light = colour => colour.match(/\d+/g).slice(0, 3).map(n => n / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+		const linear = c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+		const light = colour => colour.match(/\d+/g).slice(0, 3).map(n => linear(n / 255))
 			.reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
 		const style = getComputedStyle(document.body), quiet = getComputedStyle(document.querySelector(".quiet"));
 		return [style.backgroundColor, style.color, quiet.color].map(light);

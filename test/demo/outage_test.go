@@ -18,13 +18,13 @@ import (
 // stage is all that outage.sh meets, without servers: a docker and a clock in a PATH of their own, and pages that
 // answer.
 type stage struct {
-	url   string // of what stands for Envoy and both sidecars
+	url   string // of the server that plays Envoy and both sidecars
 	bin   string // first in PATH
 	calls string // one line for each argument that docker was called with
 	off   string // a file that is there while Redis is not
 }
 
-// setStage makes a docker that records how it is called and then does as its lines say.
+// setStage makes a docker that records how it is called and then runs the given lines.
 func setStage(t *testing.T, docker string) *stage {
 	t.Helper()
 	folder := t.TempDir()
@@ -49,7 +49,7 @@ func setStage(t *testing.T, docker string) *stage {
 	return s
 }
 
-// serve lets ten requests of each user pass, and tells in its metrics whether Redis is off.
+// serve lets ten requests of each user pass, and shows in its metrics whether Redis is off.
 func (s *stage) serve() http.Handler {
 	var mu sync.Mutex
 	passed := map[string]int{}

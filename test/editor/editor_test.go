@@ -144,9 +144,8 @@ func TestMistakesAreFound(t *testing.T) {
 // expressible are the problems that a schema can express: about one key or value. The decoder alone finds the others,
 // which are about several together, about how a text is written, or about YAML itself.
 var expressible = regexp.MustCompile(`^# want: \d+:\d+: (unknown .* "|[a-z].* wants (a map|a list|text|a duration|a ` +
-	`time)|.* must be between|.* stands in place of|` +
-	`.* is no (duration|limit|count|time)|.* is an empty list|.* has no ` +
-	`(domain|count|window|cost|issuer|jwks|id|sha256))`)
+	`time)|.* must be (between|at least|a (duration|limit|whole number|time))|.* must have a window|` +
+	`.* stands in place of|.* is an empty list|.* has no (domain|count|window|cost|issuer|jwks|id|sha256))`)
 
 // TestBadFilesAreFound: the language server finds what the decoder refuses, where a schema can express it.
 func TestBadFilesAreFound(t *testing.T) {

@@ -49,7 +49,7 @@ func router(app fields) *routed {
 		"name": "bakery/front/http", "address": socket("127.0.0.1", 0),
 		"default_filter_chain": fields{"filters": []any{fields{"name": "envoy.filters.network.http_connection_manager",
 			"typed_config": fields{
-				"@type":       "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+				"@type":       connectionManager,
 				"stat_prefix": "inbound", "use_remote_address": true, "normalize_path": true, "merge_slashes": true,
 				"path_with_escaped_slashes_action": "UNESCAPE_AND_REDIRECT",
 				"route_config": fields{

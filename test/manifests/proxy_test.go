@@ -37,6 +37,9 @@ const (
 	inbound     = "inbound|http|" + application
 )
 
+const connectionManager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3." +
+	"HttpConnectionManager"
+
 // assemble does with the manifests of a file what Istio does. A field that it does not know fails the test.
 func assemble(t *testing.T, all []document, providers providers) *proxy {
 	t.Helper()
@@ -243,7 +246,7 @@ func (p *proxy) bootstrap(t *testing.T, app string) string {
 	router := fields{"name": "envoy.filters.http.router",
 		"typed_config": fields{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}
 	manager := fields{
-		"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+		"@type": connectionManager,
 		// As Istio sets them for what comes into a sidecar.
 		"stat_prefix": "inbound", "use_remote_address": false, "normalize_path": true,
 		"route_config": fields{"name": "inbound|" + application + "||", "virtual_hosts": []any{p.host}},

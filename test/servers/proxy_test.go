@@ -76,8 +76,8 @@ func call(t *testing.T, addr string) caller {
 	return caller{t, c}
 }
 
-// say sends a text and returns what of its echo arrives within the time, with the error that ended it.
-func (c caller) say(text string, within time.Duration) (string, error) {
+// echo sends a text and returns what of its echo arrives within the time, with the error that ended it.
+func (c caller) echo(text string, within time.Duration) (string, error) {
 	c.t.Helper()
 	if _, err := c.Write([]byte(text)); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (c caller) say(text string, within time.Duration) (string, error) {
 // wantEcho fails the test unless the whole text comes back.
 func (c caller) wantEcho(text string) {
 	c.t.Helper()
-	got, err := c.say(text, 10*time.Second)
+	got, err := c.echo(text, 10*time.Second)
 	if err != nil || got != text {
 		c.t.Fatalf("echo of %d bytes: %d bytes, equal %v, error %v", len(text), len(got), got == text, err)
 	}
@@ -142,7 +142,7 @@ func TestProxyIsNarrowForAllConnectionsTogether(t *testing.T) {
 	start := time.Now()
 	var both sync.WaitGroup
 	for _, c := range []caller{first, second} {
-		both.Go(func() { c.say(strings.Repeat("x", 50), 10*time.Second) })
+		both.Go(func() { c.echo(strings.Repeat("x", 50), 10*time.Second) })
 	}
 	both.Wait()
 	// At most 10 ms are made up for.
@@ -173,7 +173,7 @@ func TestProxyDropsReplies(t *testing.T) {
 	p := StartProxy(t, e.addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: DropReplies})
-	got, err := c.say("lost", soon)
+	got, err := c.echo("lost", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q and %v, want nothing in time", got, err)
 	}
@@ -185,7 +185,7 @@ func TestProxyDropsReplies(t *testing.T) {
 		return nil
 	})
 	p.Set(Fault{})
-	got, err = c.say("lost as well", soon)
+	got, err = c.echo("lost as well", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("after a reply that was dropped came %q and %v, want nothing: the stream would have a gap", got, err)
 	}
@@ -196,7 +196,7 @@ func TestProxyResetsInTheMiddleOfAReply(t *testing.T) {
 	p := StartProxy(t, startEcho(t).addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: ResetReplies})
-	got, err := c.say("12345678", 10*time.Second)
+	got, err := c.echo("12345678", 10*time.Second)
 	if got != "1234" || !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("got %q and %v, want half and a reset", got, err)
 	}
@@ -208,7 +208,7 @@ func TestProxyClosesTheWayBackOnly(t *testing.T) {
 	p := StartProxy(t, e.addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: HalfClose})
-	got, err := c.say("one", 10*time.Second)
+	got, err := c.echo("one", 10*time.Second)
 	if got != "" || !errors.Is(err, io.EOF) {
 		t.Fatalf("got %q and %v, want the end of the stream", got, err)
 	}
@@ -273,7 +273,7 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 
 func wantSilence(t *testing.T, c caller) {
 	t.Helper()
-	got, err := c.say("hello?", soon)
+	got, err := c.echo("hello?", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q and %v, want silence", got, err)
 	}
@@ -286,7 +286,7 @@ func TestProxyHoldsOrResetsAShare(t *testing.T) {
 	var quick, held, reset int
 	for range 200 {
 		start := time.Now()
-		_, err := c.say("12345678", 10*time.Second)
+		_, err := c.echo("12345678", 10*time.Second)
 		switch {
 		case err != nil:
 			reset++
@@ -309,7 +309,7 @@ func TestProxySevers(t *testing.T) {
 	c := call(t, p.Addr)
 	c.wantEcho("here")
 	p.Sever()
-	if got, err := c.say("gone", 10*time.Second); err == nil {
+	if got, err := c.echo("gone", 10*time.Second); err == nil {
 		t.Fatalf("got %q after all connections were reset", got)
 	}
 	awaitOpen(t, p, 0)
@@ -323,7 +323,7 @@ func TestProxyOfADeadServerResets(t *testing.T) {
 		return // the reset came first
 	}
 	defer c.Close()
-	if got, err := (caller{t, c}).say("anyone?", 10*time.Second); err == nil {
+	if got, err := (caller{t, c}).echo("anyone?", 10*time.Second); err == nil {
 		t.Fatalf("got %q from a server that is not there", got)
 	}
 }

@@ -128,7 +128,7 @@ func (r *release) contents(programs []program) (files []component, modules map[s
 		modules["std"] = strings.TrimPrefix(info.GoVersion, "go")
 		for _, m := range info.Deps {
 			if m.Replace != nil {
-				return nil, nil, fmt.Errorf("%s is replaced by %s: a release has no replaced modules", m.Path,
+				return nil, nil, fmt.Errorf("%s is replaced by %s: a release must not have replaced modules", m.Path,
 					m.Replace.Path)
 			}
 			modules[m.Path] = m.Version

@@ -90,7 +90,7 @@ func indexOf(t *testing.T, folder string) v1.ImageIndex {
 	return index
 }
 
-// likeTheDockerfile compares what the image says with the last stage of the Dockerfile.
+// likeTheDockerfile compares the image's configuration with the last stage of the Dockerfile.
 func likeTheDockerfile(t *testing.T, c v1.Config) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile"))
@@ -152,7 +152,7 @@ func started(t *testing.T, image v1.Image, c v1.Config) {
 	}
 	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) ||
 		bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
-		t.Error("the image has no authorities")
+		t.Error("authorities are missing in the image")
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	err = os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n"+

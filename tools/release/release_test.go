@@ -45,20 +45,20 @@ func TestVersionsAreChecked(t *testing.T) {
 }
 
 func TestBadArgumentsAreRefused(t *testing.T) {
-	for args, says := range map[string]string{
+	for args, message := range map[string]string{
 		"-version v1.2.3":                                                         "-out: name the folder",
 		"-version v1.2.3 -out x y":                                                `unexpected argument "y"`,
 		"-version v1.2.3 -out x -platforms plan9/386":                             `"plan9/386" is none of`,
 		"-version v1.2.3 -out x -revision a -time soon":                           `"soon" must be seconds`,
-		"-version v1.2.3 -out x -source /nowhere":                                 "ask git for the commit, or set -revision and -time",
+		"-version v1.2.3 -out x -source /nowhere":                                 "ask git for the commit, or set",
 		"-version v1.2.3 -revision a -time 1 -platforms linux/amd64 -out testdir": "testdir exists",
 	} {
 		t.Chdir(t.TempDir())
 		if err := os.Mkdir("testdir", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s is answered with %v, want %q", args, err, says)
+		if err := run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%s is answered with %v, want %q", args, err, message)
 		}
 	}
 }

@@ -5,11 +5,17 @@ package rulediff
 import (
 	"cmp"
 	"context"
+	"embed"
 	"slices"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
+
+// Sources are the files whose comments describe differences to callers of an API.
+//
+//go:embed probe.go rulediff.go
+var Sources embed.FS
 
 // Diff is all that differs between two rule sets.
 type Diff struct {

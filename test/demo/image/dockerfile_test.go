@@ -101,7 +101,7 @@ func parseDockerfile(text string) ([]stage, error) {
 
 func parseSteps(text string) []step {
 	var steps []step
-	var open bool // the last line went on with a backslash
+	var open bool // the last line ended with a backslash
 	line := 0
 	for raw := range strings.Lines(text) {
 		line++

@@ -120,7 +120,7 @@ func TestFinalStage(t *testing.T) {
 	if !regexp.MustCompile(`^gcr\.io/distroless/static-debian\d+:nonroot$`).MatchString(final.base) {
 		t.Errorf("the image is made from %s, want distroless static, nonroot", final.base)
 	}
-	// Kubernetes cannot tell that a name is not root (runAsNonRoot): it has to be a number.
+	// Kubernetes does not know that a name is not root (runAsNonRoot): it has to be a number.
 	if user := final.one(t, "USER").args; user != "65532:65532" {
 		t.Errorf("the image runs as %s, want 65532:65532", user)
 	}
