@@ -239,6 +239,14 @@ func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*R
 	})
 }
 
+// tierWarnings are about a tier that has no effect.
+func (a *API) tierWarnings(ask *TierRequest) (warnings []string) {
+	if d, _ := a.domain(ask.Domain); ask.Tier != nil && *ask.Tier != "" && d != nil && !d.NamesTier(*ask.Tier) {
+		warnings = append(warnings, fmt.Sprintf("no rule of the domain %q names the tier %q", d.Name, *ask.Tier))
+	}
+	return warnings
+}
+
 // tier serves POST /v1/tier.
 func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordChange, error) {
 	ask := &in.Body
@@ -256,11 +264,7 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 			return nil, httpapi.Cannot("%v", err)
 		}
 	}
-	var warnings []string
-	if d, _ := a.domain(ask.Domain); ask.Tier != nil && *ask.Tier != "" && d != nil && !d.NamesTier(*ask.Tier) {
-		warnings = append(warnings, fmt.Sprintf("no rule of the domain %q names the tier %q", d.Name, *ask.Tier))
-	}
-	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, warnings, func(r *records.Record) {
+	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.tierWarnings(ask), func(r *records.Record) {
 		if ask.Tier != nil {
 			r.Tier = *ask.Tier
 		}

@@ -162,11 +162,11 @@ func (c *checker) text(name, text string, s *Schema) {
 		return
 	}
 	n := utf8.RuneCountInString(text)
+	if n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength {
+		c.addLength(name, n, s)
+		return
+	}
 	switch {
-	case n == 0 && s.MinLength > 0:
-		c.add(name, "is empty: leave it out, or fill it in")
-	case n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength:
-		c.add(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
 		c.add(name, "%q must be one of %s", text, strings.Join(s.Enum, ", "))
 	case !utf8.ValidString(text):
@@ -176,6 +176,15 @@ func (c *checker) text(name, text string, s *Schema) {
 	case !formatted(text, s.Format):
 		c.add(name, "%q must be a %s", text, s.Format)
 	}
+}
+
+// addLength notes that a text of n characters is too short or too long.
+func (c *checker) addLength(name string, n int, s *Schema) {
+	if n == 0 {
+		c.add(name, "is empty: leave it out, or fill it in")
+		return
+	}
+	c.add(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 }
 
 // formatted reports whether a text has a format.

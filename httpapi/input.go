@@ -106,7 +106,7 @@ func (in *input) read(r *http.Request, all *schemas) (any, *Problem) {
 		return nil, Bad("the query cannot be read: %v", err)
 	}
 	for i := range in.parameters {
-		in.parameters[i].read(c, r, query, into.Elem())
+		in.parameters[i].readInto(c, r, query, into.Elem())
 	}
 	in.refuseUnknown(c, query)
 	if in.body != nil {
@@ -136,21 +136,10 @@ func (in *input) refuseUnknown(c *checker, query url.Values) {
 	}
 }
 
-// read reads one parameter into its field.
-func (p *parameter) read(c *checker, r *http.Request, query url.Values, into reflect.Value) {
+// readInto reads one parameter into its field.
+func (p *parameter) readInto(c *checker, r *http.Request, query url.Values, into reflect.Value) {
 	name := p.In + "." + p.Name
-	var values []string
-	switch p.In {
-	case "path":
-		values = []string{r.PathValue(p.Name)}
-	case "query":
-		values = query[p.Name]
-	case "header":
-		values = r.Header[http.CanonicalHeaderKey(p.Name)]
-	}
-	if len(values) == 0 && p.Schema.Default != nil {
-		values = []string{fmt.Sprint(p.Schema.Default)}
-	}
+	values := p.values(r, query)
 	switch {
 	case len(values) == 0 && p.Required:
 		c.add(name, "is missing")
@@ -162,13 +151,7 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 		return
 	}
 	before := len(c.wrong)
-	var value any = values[0]
-	if p.Schema.Type == "integer" && integral(values[0]) {
-		value = json.Number(values[0])
-	} else if p.Schema.Type == "boolean" && (value == "true" || value == "false") {
-		value = value == "true"
-	}
-	value = c.check(name, value, p.Schema)
+	value := c.check(name, p.typed(values[0]), p.Schema)
 	if len(c.wrong) > before {
 		return
 	}
@@ -176,6 +159,33 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 	if err != nil {
 		c.add(name, "%v", err)
 	}
+}
+
+// values are those of the parameter in a request, or the default.
+func (p *parameter) values(r *http.Request, query url.Values) (values []string) {
+	switch p.In {
+	case "path":
+		values = []string{r.PathValue(p.Name)}
+	case "query":
+		values = query[p.Name]
+	case "header":
+		values = r.Header[http.CanonicalHeaderKey(p.Name)]
+	}
+	if len(values) == 0 && p.Schema.Default != nil {
+		values = []string{fmt.Sprint(p.Schema.Default)}
+	}
+	return values
+}
+
+// typed is a text as JSON would have it, as far as it is of the parameter's type.
+func (p *parameter) typed(text string) any {
+	switch {
+	case p.Schema.Type == "integer" && integral(text):
+		return json.Number(text)
+	case p.Schema.Type == "boolean" && (text == "true" || text == "false"):
+		return text == "true"
+	}
+	return text
 }
 
 // integral reports whether a text is a whole number.

@@ -101,9 +101,9 @@ func fillLists(v reflect.Value) {
 			fillLists(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fillLists(v.Field(i))
+		for field, value := range v.Fields() {
+			if field.IsExported() {
+				fillLists(value)
 			}
 		}
 	case reflect.Map:
@@ -111,12 +111,17 @@ func fillLists(v reflect.Value) {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
 	case reflect.Slice:
-		if v.IsNil() && v.CanSet() && v.Type().Elem().Kind() != reflect.Uint8 {
-			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-		}
-		for i := 0; i < v.Len() && hasLists(v.Type().Elem()); i++ {
-			fillLists(v.Index(i))
-		}
+		fillList(v)
+	}
+}
+
+// fillList makes a list that is nil an empty one, unless it is bytes, and fills its values.
+func fillList(v reflect.Value) {
+	if v.IsNil() && v.CanSet() && v.Type().Elem().Kind() != reflect.Uint8 {
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	}
+	for i := 0; i < v.Len() && hasLists(v.Type().Elem()); i++ {
+		fillLists(v.Index(i))
 	}
 }
 

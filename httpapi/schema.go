@@ -93,16 +93,18 @@ func (all *schemas) of(t reflect.Type, as use) *Schema {
 		return all.object(t, as)
 	case reflect.String:
 		return all.text(as)
+	}
+	return number(t, as)
+}
+
+// number is the schema of a boolean or of numbers of a type.
+func number(t reflect.Type, as use) *Schema {
+	switch t.Kind() {
 	case reflect.Bool:
 		return &Schema{Type: "boolean"}
 	case reflect.Float64, reflect.Float32:
 		return &Schema{Type: "number"}
 	}
-	return integer(t, as)
-}
-
-// integer is the schema of whole numbers of a type.
-func integer(t reflect.Type, as use) *Schema {
 	s := &Schema{Type: "integer"}
 	if as == sent {
 		low, high := int64(math.MinInt64), int64(math.MaxInt64)
@@ -166,16 +168,21 @@ func (all *schemas) fields(t reflect.Type, to *Schema, as use) {
 		if about := all.comments[t.Name()+"."+f.Name]; about != "" {
 			s.Description = about
 		}
-		if as == answered && !strings.Contains(options, "omit") && mayBeNull(f.Type) {
-			about := s.Description
-			s.Description = ""
-			s = &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}
-		}
-		to.Properties[name] = s
 		if !strings.Contains(options, "omit") {
 			to.Required = append(to.Required, name)
+			if as == answered && mayBeNull(f.Type) {
+				s = s.orNull()
+			}
 		}
+		to.Properties[name] = s
 	}
+}
+
+// orNull is the schema of what may also be null.
+func (s *Schema) orNull() *Schema {
+	about := s.Description
+	s.Description = ""
+	return &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}
 }
 
 // alternatives are those of a tag oneof, in a schema.

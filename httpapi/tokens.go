@@ -82,18 +82,23 @@ func (f TokenFile) parse(words []string) (Token, error) {
 		t.Digest = sha256.Sum256([]byte(words[2]))
 		return t, nil
 	}
+	return t, t.readDigest(words)
+}
+
+// readDigest reads the digest and the domains of a line.
+func (t *Token) readDigest(words []string) error {
 	digest, err := hex.DecodeString(words[2])
 	if err != nil || len(digest) != sha256.Size {
-		return Token{}, errors.New("the third word must be the SHA-256 of a token: 64 hex digits")
+		return errors.New("the third word must be the SHA-256 of a token: 64 hex digits")
 	}
 	t.Digest = [sha256.Size]byte(digest)
-	if len(words) == most {
+	if len(words) > 3 {
 		t.Domains = strings.Split(words[3], ",")
 	}
 	if slices.Contains(t.Domains, "") {
-		return Token{}, fmt.Errorf("the domains %q must be names with one comma between them", words[3])
+		return fmt.Errorf("the domains %q must be names with one comma between them", words[3])
 	}
-	return t, nil
+	return nil
 }
 
 // New makes a token, and returns it with its line in a file of digests. Without domains it is for all of them.

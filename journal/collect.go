@@ -31,7 +31,7 @@ func (s *usageSource) collect(w *writer) bool {
 		w.dropped += p.dropped[identities] + p.dropped[endpoints] + p.dropped[keys]
 		for list, t := range [3]*table{p.identities, p.endpoints, p.keys} {
 			for at := range t.rows {
-				s.add(w, list, t, at)
+				s.addRow(w, list, t, at)
 				if !w.ship(entryBytes) {
 					return false
 				}
@@ -54,8 +54,8 @@ func (s *usageSource) left() (n int64) {
 	return n
 }
 
-// add adds a row of a table. A row of identities is one of a rule, and the first rule's also counts the requests.
-func (s *usageSource) add(w *writer, list int, t *table, at int) {
+// addRow adds a row of a table. A row of identities is one of a rule, and the first rule's also counts the requests.
+func (s *usageSource) addRow(w *writer, list int, t *table, at int) {
 	w.pending++
 	r := &t.rows[at]
 	domain, rule, value := t.texts(r)
@@ -145,7 +145,7 @@ func (s *eventSource) collect(w *writer) bool {
 		w.taken += int64(len(s.events.marks))
 		w.dropped += s.events.dropped
 		for at := range s.events.marks {
-			s.add(w, &s.events.marks[at])
+			s.addEvent(w, &s.events.marks[at])
 			if !w.ship(entryBytes) {
 				return false
 			}
@@ -166,7 +166,7 @@ func (s *eventSource) left() (n int64) {
 	return n
 }
 
-func (s *eventSource) add(w *writer, m *mark) {
+func (s *eventSource) addEvent(w *writer, m *mark) {
 	w.pending++
 	of := func(which int) string { return string(s.events.of(m, which)) }
 	s.row = Event{

@@ -84,7 +84,7 @@ func (s *stripe) identity(k key, n amount) {
 	s.dropped[identities].Add(1)
 	k = k.of(folded, Others)
 	if p.identities.add(&k, n, 0) < 0 {
-		p.rest[identities].add(&k, n)
+		p.rest[identities].addRest(&k, n)
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *stripe) endpoint(k key, d *Decided) {
 	switch {
 	case at < 0:
 		k.rule = ""
-		p.rest[endpoints].add(&k, n)
+		p.rest[endpoints].addRest(&k, n)
 	case d.Requests > 0:
 		p.latencies[at][min(BucketOf(d.Latency), histogram-1)]++
 	}
@@ -129,17 +129,17 @@ func (s *stripe) event(d *Decided) bool {
 	return many
 }
 
-func (r *rests) add(k *key, n amount) {
+func (r *rests) addRest(k *key, n amount) {
 	outcome := k.outcome &^ furtherBit
 	if k.outcome == outcome {
-		r[0][outcome].add(k.minute, n.requests, n.cost)
+		r[0][outcome].addOutcome(k.minute, n.requests, n.cost)
 	}
 	if k.rule != "" {
-		r[1][outcome].add(k.minute, n.requests, n.charged)
+		r[1][outcome].addOutcome(k.minute, n.requests, n.charged)
 	}
 }
 
-func (r *restRow) add(minute uint32, requests, cost int64) {
+func (r *restRow) addOutcome(minute uint32, requests, cost int64) {
 	if r.requests == 0 && r.cost == 0 {
 		r.minute = minute
 	}

@@ -188,13 +188,18 @@ func charges(req *descriptors.Request, v *engine.Verdict, rules []Charged) (requ
 	if !enforced {
 		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
 	}
-	for i := range v.Match.Unlimited { // rules that applied and charge nothing
+	return 1, cost, chargeNothing(rules, v)
+}
+
+// chargeNothing adds the rules that applied and charge nothing.
+func chargeNothing(rules []Charged, v *engine.Verdict) []Charged {
+	for i := range v.Match.Unlimited {
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
 		rules = charge(rules, v.Effect.Rule, 0)
 	}
-	return 1, cost, rules
+	return rules
 }
 
 // costOf returns what a charge asks for, and what was taken for it.

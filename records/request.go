@@ -67,14 +67,21 @@ func ReadLimits(written []LimitRequest) ([]Limit, error) {
 	return all, nil
 }
 
+func checkLimitName(name string) error {
+	if utf8.RuneCountInString(name) > maxLimitName || !Printable(name) || strings.ContainsAny(name, `"\\`) {
+		return fmt.Errorf(
+			"the name must have at most %d characters, none of them quotes, backslashes or control characters",
+			maxLimitName)
+	}
+	return nil
+}
+
 // limit reads one limit. The default algorithm is token_bucket, and its burst is the count.
 func (w *LimitRequest) limit() (Limit, error) {
 	l := Limit{Name: w.Name}
-	if utf8.RuneCountInString(w.Name) > maxLimitName || !Printable(w.Name) || strings.ContainsAny(w.Name, `"\\`) {
-		return l,
-			fmt.Errorf(
-				"the name must have at most %d characters, none of them quotes, backslashes or control characters",
-				maxLimitName)
+	err := checkLimitName(w.Name)
+	if err != nil {
+		return l, err
 	}
 	if w.Unlimited != nil {
 		l.Unlimited = true

@@ -102,24 +102,28 @@ func readFields(v reflect.Value, labels []string, send func(reading)) {
 		}
 	}
 	for field, value := range v.Fields() {
-		of := labels
-		if label, text, found := strings.Cut(field.Tag.Get("labels"), "="); found {
-			of = append(slices.Clip(labels), label, text)
-		}
-		name, compat := field.Tag.Get("metric"), field.Tag.Get("compat")
-		if name == "" && compat == "" && field.IsExported() {
-			readStats(value, of, send)
-		}
-		one := reading{name: name, help: field.Tag.Get("help"), labels: of}
-		if name != "" {
-			one.gauge = !strings.HasSuffix(name, "_total")
-			sendField(one, field.Tag.Get("label"), value, send)
-		}
-		if compat != "" {
-			one.name, one.compat = "", strings.TrimSuffix(compat, ",gauge")
-			one.gauge, one.statsd = one.compat != compat, cmp.Or(field.Tag.Get("statsd"), one.compat)
-			sendField(one, "", value, send)
-		}
+		readField(field, value, labels, send)
+	}
+}
+
+// readField calls send with the number, or the numbers, of one field.
+func readField(field reflect.StructField, value reflect.Value, labels []string, send func(reading)) {
+	if label, text, found := strings.Cut(field.Tag.Get("labels"), "="); found {
+		labels = append(slices.Clip(labels), label, text)
+	}
+	name, compat := field.Tag.Get("metric"), field.Tag.Get("compat")
+	if name == "" && compat == "" && field.IsExported() {
+		readStats(value, labels, send)
+	}
+	one := reading{name: name, help: field.Tag.Get("help"), labels: labels}
+	if name != "" {
+		one.gauge = !strings.HasSuffix(name, "_total")
+		sendField(one, field.Tag.Get("label"), value, send)
+	}
+	if compat != "" {
+		one.name, one.compat = "", strings.TrimSuffix(compat, ",gauge")
+		one.gauge, one.statsd = one.compat != compat, cmp.Or(field.Tag.Get("statsd"), one.compat)
+		sendField(one, "", value, send)
 	}
 }
 

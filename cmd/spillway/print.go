@@ -36,22 +36,9 @@ type column struct {
 // columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
 func columns(spec string) (all []column) {
 	for one := range strings.SplitSeq(spec, "|") {
-		c, named := column{format: words}, false
+		c := column{format: words}
 		for _, word := range strings.Fields(one) {
-			name, format, formatted := strings.Cut(word, ":")
-			switch {
-			case word == "wide":
-				c.wide = true
-			case word == "state" && named:
-				c.state = true
-			case word == strings.ToUpper(word) && !formatted:
-				c.heading = strings.TrimSpace(c.heading + " " + word)
-			default:
-				c.field, named = name, true
-			}
-			if formatted {
-				c.format = formats[format]
-			}
+			c.readWord(word)
 		}
 		if c.format == nil || c.heading == "" {
 			panic("a column must be HEADING field:format: " + one)
@@ -59,6 +46,24 @@ func columns(spec string) (all []column) {
 		all = append(all, c)
 	}
 	return all
+}
+
+// readWord reads one word of a column. The word state before the field is the field.
+func (c *column) readWord(word string) {
+	name, format, formatted := strings.Cut(word, ":")
+	switch {
+	case word == "wide":
+		c.wide = true
+	case word == "state" && c.field != "":
+		c.state = true
+	case word == strings.ToUpper(word) && !formatted:
+		c.heading = strings.TrimSpace(c.heading + " " + word)
+	default:
+		c.field = name
+	}
+	if formatted {
+		c.format = formats[format]
+	}
 }
 
 // newPrinter returns the printer for the flag --output.

@@ -136,12 +136,17 @@ func (p *Publisher) walkIfDue(ctx context.Context) error {
 	case time.Since(p.lastWalk) < walkEvery:
 		return nil
 	}
+	return p.walkAll(ctx, marks, loads)
+}
+
+// walkAll puts all into Redis, and reports loads as done.
+func (p *Publisher) walkAll(ctx context.Context, marks marked, loads []int64) error {
 	if marks.lost > 0 {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
 	again := p.unannounced
 	p.unannounced = true
-	err = p.fill(ctx, marks)
+	err := p.fill(ctx, marks)
 	if err == nil && again {
 		err = p.book.AnnounceAll(ctx)
 	}

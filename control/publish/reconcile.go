@@ -38,6 +38,17 @@ func (p *Publisher) Reconcile(
 	return written, errBusy
 }
 
+// swapsOf returns what has to be written, and whom it is about: what differs, and what is in neither place.
+func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []records.Swap, about []database.Subject) {
+	for _, d := range wanted {
+		s := records.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
+		if s.Differs() || s.Was == "" && s.Record == nil {
+			swaps, about = append(swaps, s), append(about, d.Subject)
+		}
+	}
+	return swaps, about
+}
+
 // round is one look of Reconcile. It returns what it has written, or could not write, and how many it has.
 func (p *Publisher) round(
 	ctx context.Context, q database.Querier, subjects []database.Subject,
@@ -62,13 +73,7 @@ func (p *Publisher) round(
 		return nil, 0, err
 	}
 	p.passed("asked")
-	var swaps []records.Swap
-	for _, d := range wanted {
-		s := records.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
-		if s.Differs() || s.Was == "" && s.Record == nil {
-			swaps, again = append(swaps, s), append(again, d.Subject)
-		}
-	}
+	swaps, again := swapsOf(wanted, was)
 	if len(swaps) == 0 {
 		return nil, 0, nil
 	}

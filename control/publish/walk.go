@@ -64,17 +64,7 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 	ready := make(chan []desired)
 	var workers sync.WaitGroup
 	for range walkWorkers {
-		workers.Go(func() {
-			for page := range ready {
-				if ctx.Err() != nil {
-					continue
-				}
-				err := w.page(ctx, page)
-				if err != nil {
-					cancel(err)
-				}
-			}
-		})
+		workers.Go(func() { w.pages(ctx, cancel, ready) })
 	}
 	now, page := time.Now(), []desired(nil)
 	err := read(func(r *row) error {
@@ -103,6 +93,35 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 	return errors.Join(err, w.announce(context.WithoutCancel(ctx), 0)) // what was written until an error, too
 }
 
+// pages takes pages until there are no more. After an error it drops them.
+func (w *walker) pages(ctx context.Context, cancel func(error), ready <-chan []desired) {
+	for page := range ready {
+		if ctx.Err() != nil {
+			continue
+		}
+		err := w.page(ctx, page)
+		if err != nil {
+			cancel(err)
+		}
+	}
+}
+
+// compare returns what Redis lacks of a page, what differs there, and all of both.
+func compare(page []desired, had []string) (
+	absent []records.Swap, differ []database.Subject, written []records.Identity,
+) {
+	for i := range page {
+		s := records.Swap{Identity: page[i].identity, Was: had[i], Record: page[i].record}
+		switch {
+		case s.Was == "" && s.Record != nil:
+			absent, written = append(absent, s), append(written, s.Identity)
+		case s.Differs():
+			differ, written = append(differ, page[i].Subject), append(written, s.Identity)
+		}
+	}
+	return absent, differ, written
+}
+
 // page makes Redis what a page has.
 func (w *walker) page(ctx context.Context, page []desired) error {
 	ids := make([]records.Identity, len(page))
@@ -113,18 +132,7 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	if err != nil {
 		return err
 	}
-	var absent []records.Swap
-	var differ []database.Subject
-	var written []records.Identity
-	for i := range page {
-		s := records.Swap{Identity: ids[i], Was: had[i], Record: page[i].record}
-		switch {
-		case s.Was == "" && s.Record != nil:
-			absent, written = append(absent, s), append(written, ids[i])
-		case s.Differs():
-			differ, written = append(differ, page[i].Subject), append(written, ids[i])
-		}
-	}
+	absent, differ, written := compare(page, had)
 	if len(written) == 0 {
 		return nil
 	}

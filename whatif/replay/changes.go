@@ -20,10 +20,10 @@ func (c *changes) compare(before, after *side, at time.Time) {
 		}
 	case before.last.refused:
 		c.fewer++
-		c.freed.add(before.last.key, at, before.called)
+		c.freed.count(before.last.key, at, before.called)
 	case after.last.refused:
 		c.more++
-		c.limited.add(after.last.key, at, after.called)
+		c.limited.count(after.last.key, at, after.called)
 	default:
 		c.neither++
 	}

@@ -111,8 +111,8 @@ func (t *Timeline) when(point int) string {
 	return clock(t.Start.Add(time.Duration(point) * time.Duration(t.Seconds) * time.Second))
 }
 
-// add adds a bar that stands on what is below it.
-func (c *chart) add(x int, n, below int64, class, title string) {
+// addBar adds a bar that stands on what is below it.
+func (c *chart) addBar(x int, n, below int64, class, title string) {
 	if n == 0 {
 		return
 	}
@@ -130,8 +130,8 @@ func (t *Timeline) traffic() chart {
 	}
 	for i := range t.Points {
 		p := &t.Points[i]
-		c.add(i, p.Refused, 0, "refused", fmt.Sprintf("%s: %d refused", t.when(i), p.Refused))
-		c.add(i, p.Requests-p.Refused, p.Refused, "passed",
+		c.addBar(i, p.Refused, 0, "refused", fmt.Sprintf("%s: %d refused", t.when(i), p.Refused))
+		c.addBar(i, p.Requests-p.Refused, p.Refused, "passed",
 			fmt.Sprintf("%s: %d admitted", t.when(i), p.Requests-p.Refused))
 	}
 	return c
@@ -148,12 +148,12 @@ func (t *Timeline) both() chart {
 		before, after := t.Points[i].Refused, *t.Points[i].Against
 		title := fmt.Sprintf("%s: %d before, %d after", t.when(i), before, after)
 		if after > before { // the longer bar is drawn first
-			c.add(i, after, 0, "against", title)
-			c.add(i, before, 0, "refused", title)
+			c.addBar(i, after, 0, "against", title)
+			c.addBar(i, before, 0, "refused", title)
 			continue
 		}
-		c.add(i, before, 0, "refused", title)
-		c.add(i, after, 0, "against", title)
+		c.addBar(i, before, 0, "refused", title)
+		c.addBar(i, after, 0, "against", title)
 	}
 	return c
 }
@@ -170,7 +170,7 @@ func (r *Report) side(s *SideReport, title, class string, of func(*Point) map[st
 			}
 			for i := range r.Timeline.Points {
 				n := of(&r.Timeline.Points[i])[rule.Rule]
-				c.add(i, n, 0, class, fmt.Sprintf("%s: %d refused", r.Timeline.when(i), n))
+				c.addBar(i, n, 0, class, fmt.Sprintf("%s: %d refused", r.Timeline.when(i), n))
 			}
 			row.Chart = &c
 		}

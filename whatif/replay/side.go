@@ -87,7 +87,7 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 	s.last = s.judge(rec)
 	s.last.tally.refused++
 	s.last.tally.saw(at)
-	s.who.add(s.last.key, at, s.called)
+	s.who.count(s.last.key, at, s.called)
 	b.refused[number]++
 	b.refuse(number, s.last.tally.number, 1)
 	return nil

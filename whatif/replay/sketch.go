@@ -18,8 +18,8 @@ type tops struct {
 
 func newTops() *tops { return &tops{topk.New[string, Limited](maxWho)} }
 
-// add counts one. What it is called is asked only of a new one.
-func (t *tops) add(key string, when time.Time, called func() (who, rule string)) {
+// count counts one. What it is called is asked only of a new one.
+func (t *tops) count(key string, when time.Time, called func() (who, rule string)) {
 	one := &t.Add(key, 1).Value
 	if one.First.IsZero() {
 		one.First = when

@@ -41,7 +41,7 @@ func (t *timeline) halve() {
 	for i := range half {
 		merged := t.buckets[2*i]
 		if 2*i+1 < len(t.buckets) {
-			merged.add(&t.buckets[2*i+1])
+			merged.merge(&t.buckets[2*i+1])
 		}
 		t.buckets[i] = merged
 	}
@@ -50,7 +50,7 @@ func (t *timeline) halve() {
 	t.width *= 2
 }
 
-func (b *bucket) add(other *bucket) {
+func (b *bucket) merge(other *bucket) {
 	b.Requests += other.Requests
 	for side := range b.refused {
 		b.refused[side] += other.refused[side]

@@ -75,10 +75,10 @@ func (v *verdict) fields(what string, old, new any, directions map[string]int, w
 func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	switch {
 	case old == nil:
-		d.add(domain, "rule", name, Added, new.Pos, ruleText(new))
+		d.addChange(domain, "rule", name, Added, new.Pos, ruleText(new))
 		return
 	case new == nil:
-		d.add(domain, "rule", name, Removed, old.Pos, ruleText(old))
+		d.addChange(domain, "rule", name, Removed, old.Pos, ruleText(old))
 		return
 	}
 	v := &verdict{}
@@ -111,7 +111,7 @@ func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdic
 	case wasShadow && !isShadow:
 		kind = Enforced
 	}
-	d.add(domain, what, name, kind, at, v.details...)
+	d.addChange(domain, what, name, kind, at, v.details...)
 }
 
 // direction is above 0 for more and below 0 for less.
@@ -240,10 +240,10 @@ func within(one, other string) bool {
 func (d *Diff) account(domain, what, name string, old, new *descriptors.Account) {
 	switch {
 	case old == nil:
-		d.add(domain, what, name, Added, new.Pos, accountText(new))
+		d.addChange(domain, what, name, Added, new.Pos, accountText(new))
 		return
 	case new == nil:
-		d.add(domain, what, name, Removed, old.Pos, accountText(old))
+		d.addChange(domain, what, name, Removed, old.Pos, accountText(old))
 		return
 	}
 	v := &verdict{}
@@ -287,10 +287,10 @@ func flatten(nodes []descriptors.Node, above string) (all []node) {
 func (d *Diff) node(domain, path string, old, new *node) {
 	switch {
 	case old == nil:
-		d.add(domain, "node", path, Added, new.Pos, limitTexts(new.Limits))
+		d.addChange(domain, "node", path, Added, new.Pos, limitTexts(new.Limits))
 		return
 	case new == nil:
-		d.add(domain, "node", path, Removed, old.Pos, limitTexts(old.Limits))
+		d.addChange(domain, "node", path, Removed, old.Pos, limitTexts(old.Limits))
 		return
 	}
 	v := &verdict{}

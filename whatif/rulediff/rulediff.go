@@ -81,7 +81,7 @@ func written(l rules.Load, name string) *descriptors.Domain {
 	return compiled.Written()
 }
 
-func (d *Diff) add(domain, what, name string, kind Kind, at descriptors.Pos, details ...string) {
+func (d *Diff) addChange(domain, what, name string, kind Kind, at descriptors.Pos, details ...string) {
 	d.Changes = append(d.Changes, Change{Domain: domain, What: what, Name: name, Kind: kind, Details: details,
 		File: at.File, Line: at.Line})
 }
@@ -89,10 +89,10 @@ func (d *Diff) add(domain, what, name string, kind Kind, at descriptors.Pos, det
 func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 	switch {
 	case old == nil:
-		d.add(name, "domain", "", Added, new.Pos)
+		d.addChange(name, "domain", "", Added, new.Pos)
 		return
 	case new == nil:
-		d.add(name, "domain", "", Removed, old.Pos)
+		d.addChange(name, "domain", "", Removed, old.Pos)
 		return
 	}
 	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name },
@@ -143,7 +143,7 @@ func (d *Diff) rest(name string, old, new *descriptors.Domain) {
 		if len(new.Costs) > 0 {
 			at = new.Costs[0].Pos
 		}
-		d.add(name, "costs", "", Changed, at, lines(was, is)...)
+		d.addChange(name, "costs", "", Changed, at, lines(was, is)...)
 	}
 	v := &verdict{}
 	v.fields("", old, new, nil, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree")
@@ -180,12 +180,12 @@ func (d *Diff) displaced(old, new []descriptors.Problem) {
 	before, after := named(old), named(new)
 	for _, p := range new {
 		if p.Never != "" && !before[[2]string{p.Domain, p.Never}] {
-			d.add(p.Domain, "rule", p.Never, Displaced, p.Pos, p.Text)
+			d.addChange(p.Domain, "rule", p.Never, Displaced, p.Pos, p.Text)
 		}
 	}
 	for _, p := range old {
 		if p.Never != "" && !after[[2]string{p.Domain, p.Never}] {
-			d.add(p.Domain, "rule", p.Never, Reached, p.Pos, "it could never apply, and does now, or is gone")
+			d.addChange(p.Domain, "rule", p.Never, Reached, p.Pos, "it could never apply, and does now, or is gone")
 		}
 	}
 	slices.SortStableFunc(d.Changes, func(a, b Change) int { return cmp.Compare(a.Domain, b.Domain) })

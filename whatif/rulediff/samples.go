@@ -127,6 +127,11 @@ func (p *prober) clients() []client {
 		one.Tenant = tenant
 		all = append(all, one)
 	}
+	return append(all, p.keys(elsewhere)...)
+}
+
+// keys are the clients with an API key.
+func (p *prober) keys(elsewhere netip.Addr) (all []client) {
 	for _, id := range slices.Sorted(maps.Keys(p.accounts)) {
 		was, is := p.accounts[id][0], p.accounts[id][1]
 		was.Address, was.AddressTrusted = elsewhere, true

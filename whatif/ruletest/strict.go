@@ -86,6 +86,17 @@ var scalars = map[reflect.Kind]string{
 	reflect.Bool: "true or false", reflect.String: "a text",
 }
 
+func (d *decoder) decodeList(n *yaml.Node, to reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.wants(n, "a list")
+		return
+	}
+	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
+	for i, one := range n.Content {
+		d.decode(one, to.Index(i))
+	}
+}
+
 // decode reads a node. A null leaves the value as it is.
 func (d *decoder) decode(n *yaml.Node, to reflect.Value) {
 	if n.Kind == yaml.AliasNode {
@@ -104,13 +115,8 @@ func (d *decoder) decode(n *yaml.Node, to reflect.Value) {
 		d.decode(n, to.Elem())
 	case kind == reflect.Struct:
 		d.decodeStruct(n, to)
-	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
-		to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
-		for i, one := range n.Content {
-			d.decode(one, to.Index(i))
-		}
 	case kind == reflect.Slice:
-		d.wants(n, "a list")
+		d.decodeList(n, to)
 	case kind == reflect.Map:
 		d.decodeMap(n, to)
 	case n.Kind != yaml.ScalarNode || n.Decode(to.Addr().Interface()) != nil:
