@@ -11,6 +11,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const file = "../../../examples/envoy/docker-compose.yaml"
@@ -32,18 +34,12 @@ func load(text string) (*types.Project, error) {
 
 func ours(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
 func TestComposeFileIsValid(t *testing.T) {
-	project, err := load(ours(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := must.Get(load(ours(t)))(t)
 	if len(project.Services) != 9 {
 		t.Errorf("%d services, want 9", len(project.Services))
 	}
