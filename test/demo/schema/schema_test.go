@@ -11,8 +11,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
-
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const file = "../../../examples/envoy/docker-compose.yaml"
@@ -34,12 +32,18 @@ func load(text string) (*types.Project, error) {
 
 func ours(t *testing.T) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(file))(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return string(text)
 }
 
 func TestComposeFileIsValid(t *testing.T) {
-	project := must.Get(load(ours(t)))(t)
+	project, err := load(ours(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(project.Services) != 9 {
 		t.Errorf("%d services, want 9", len(project.Services))
 	}
