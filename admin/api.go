@@ -38,11 +38,11 @@ type API struct {
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
 	// count themselves of the keys that it made full.
 	Forget     func(ctx context.Context, touched, reset []string) error
-	Top        *live.Top                                        // nil: there is none
-	TopOfFleet TopOfFleet                                       // required with Top
-	Fleet      func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
+	Top        *live.Top                                        // nil: keys are not ranked
+	TopOfAll   TopOfAll                                         // required with Top
+	Sidecars   func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
 	Events     *live.Feed
-	EventsRole httpapi.Role    // that events need; NoRole: there are none
+	EventsRole httpapi.Role    // that events need; NoRole: they are not served
 	Stopping   <-chan struct{} // closed when streams have to end
 
 	Log *slog.Logger     // gets a line for each change
@@ -50,7 +50,8 @@ type API struct {
 }
 
 const about = "What an operator asks of a running sidecar, on its debug port. Without ADMIN_TOKEN_FILE and " +
-	"ADMIN_TLS_CLIENT_CA it answers the sidecar's own machine only. A change is in force on all sidecars within a second."
+	"ADMIN_TLS_CLIENT_CA it answers the sidecar's own machine only. A change is in force on all sidecars within a " +
+	"second."
 
 // Operations are all operations of the API.
 func (a *API) Operations() *httpapi.API {
@@ -85,7 +86,7 @@ func (a *API) addReads(api *httpapi.API) {
 	httpapi.Add(api, get("/v1/top", "Who is limited now?",
 		"Lists the keys that are asked for and refused most, by a sketch of bounded size."), a.top)
 	httpapi.Add(api, get("/v1/fleet", "Which rules does each sidecar run?",
-		"Lists every sidecar that shares the store, with its version, its rules and what is degraded."), a.fleet)
+		"Lists every sidecar that shares the store, with its version, its rules and what is degraded."), a.sidecars)
 	httpapi.Add(api, get("/v1/stats", "What does this sidecar decide?",
 		"Counts what this sidecar decided since its start, by outcome and by rule, "+
 			"with how long its store takes and the state of its breakers."),

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spillway-mesh/spillway/httpapi"
@@ -12,10 +14,11 @@ import (
 func (a *API) change(
 	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*records.Record),
 ) (*RecordChange, error) {
-	id, named, err := a.identity(of)
-	if err == nil && !named {
-		err = httpapi.Bad("name one of user, tenant, api_key and ip")
+	id, _, err := a.identity(of)
+	if err != nil {
+		return nil, err
 	}
+	err = a.claimed(ctx, action, &id)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +46,32 @@ func (a *API) change(
 	return answer, nil
 }
 
+// claimed refuses a change that a control would undo, and names the command that asks the control for it. A control
+// keeps all blocks, and tiers and limits of users; it does not end blocks that it does not know.
+func (a *API) claimed(ctx context.Context, action string, id *records.Identity) error {
+	claimed, err := a.Records.Claimed(ctx, id.Domain)
+	if err != nil || !claimed {
+		return err
+	}
+	command := ""
+	switch {
+	case action == "block":
+		command = fmt.Sprintf("blocks set %s/%s", id.Kind, id.Text())
+	case action == "tier" && id.Kind == records.User:
+		command = fmt.Sprintf("users set %s", id.Text())
+	case action == "unblock":
+		record, err := a.Records.Get(ctx, *id)
+		if err != nil || record == nil || !record.Control {
+			return err
+		}
+		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())
+	default:
+		return nil
+	}
+	return httpapi.NewProblem(http.StatusConflict, "a control keeps the domain %q, and would undo this: change it there"+
+		" with `spillway %s --domain %s --control URL`", id.Domain, command, id.Domain)
+}
+
 // until is the end of a block, given as an instant or as a duration from now; zero: none.
 func (a *API) until(until time.Time, span string) (time.Time, error) {
 	now := a.Now()
@@ -52,7 +81,7 @@ func (a *API) until(until time.Time, span string) (time.Time, error) {
 		}
 		length, err := records.ParseSpan(span)
 		if err != nil {
-			return until, httpapi.Bad("for: %v", err)
+			return until, httpapi.Cannot("for: %v", err)
 		}
 		until = now.Add(length)
 	}

@@ -104,7 +104,7 @@ func whoOf(h *HolderRequest) (descriptors.Who, error) {
 	if h.IP != "" {
 		network, known := descriptors.ParseAddress(string(h.IP))
 		if !known {
-			return who, httpapi.Bad("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24", h.IP)
+			return who, httpapi.Cannot("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24", h.IP)
 		}
 		who.Address = network
 	}

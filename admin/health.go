@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Health is what probes are told. The zero value is healthy, with nothing degraded.
+// Health is what probes ask for. The zero value is healthy, with nothing degraded.
 type Health struct {
 	// Degraded names what does not work as it should, each as `part: what`; nil means nothing ever. It must be quick
 	// and hold no names of rules or clients: every client that reaches the port reads it.

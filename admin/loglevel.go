@@ -11,7 +11,7 @@ import (
 // LogLevel shows the level of the log, and changes it while the sidecar runs. Both functions are required.
 type LogLevel struct {
 	Get func() string
-	Set func(name string) error // an error says which names there are
+	Set func(name string) error // an error lists the names that it may be
 }
 
 // maxLevelName is more than any level's name has bytes.

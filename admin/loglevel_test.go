@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// level is a log whose level changes to what it is told, unless that is loud.
+// level is a log whose level becomes what is set, unless that is loud.
 type level struct{ now string }
 
 func (l *level) handler() http.Handler {

@@ -24,18 +24,22 @@ func browse(method, path string, headers ...string) *httptest.ResponseRecorder {
 }
 
 func TestThePageIsKeptToItself(t *testing.T) {
-	for path, kind := range map[string]string{"/": "text/html", "/page/page.css": "text/css", "/page/page.js": "text/javascript"} {
+	for path, kind := range map[string]string{"/": "text/html", "/page/page.css": "text/css",
+		"/page/page.js": "text/javascript"} {
 		w := browse("GET", path)
 		policy := w.Header().Get("Content-Security-Policy")
-		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("GET %s = %d %v", path, w.Code, w.Header())
 		}
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "trusted-types 'none'"} {
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'",
+			"frame-ancestors 'none'", "form-action 'none'", "trusted-types 'none'"} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: the policy lacks %s", path, part)
 			}
 		}
-		if again := browse("GET", path, "If-None-Match", w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+		if again := browse("GET", path, "If-None-Match",
+			w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
 			t.Errorf("GET %s again = %d with %d bytes, want 304", path, again.Code, again.Body.Len())
 		}
 		if posted := browse("POST", path); posted.Code != http.StatusMethodNotAllowed {
@@ -50,7 +54,8 @@ func TestThePageIsKeptToItself(t *testing.T) {
 func TestThePageLinksToWhatThePortServes(t *testing.T) {
 	page := browse("GET", "/").Body.String()
 	_, list := get(debug(noRules, oneLine), "/")
-	for _, path := range []string{"/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel", "/v1/openapi.json", "/debug/pprof/"} {
+	for _, path := range []string{"/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel",
+		"/v1/openapi.json", "/debug/pprof/"} {
 		if !strings.Contains(page, `href="`+path+`"`) {
 			t.Errorf("the page has no link to %s", path)
 		}

@@ -184,7 +184,7 @@ func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
 	if w.IP != "" {
 		network, known := descriptors.ParseAddress(string(w.IP))
 		if !known {
-			return id, false, httpapi.Bad("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24",
+			return id, false, httpapi.Cannot("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24",
 				w.IP)
 		}
 		id = records.Identity{Domain: d.Name, Kind: records.Network,

@@ -15,7 +15,7 @@ type InUse struct {
 	Hash      string         // of the files, and of what the management server sent
 	Loaded    time.Time      // when they came into use
 	Published []rules.Merged // documents of the control plane that are part of them
-	XDS       *XDSView       // nil: there is no management server
+	XDS       *XDSView       // nil: without a management server
 }
 
 // XDSView is the management server that rules come from.

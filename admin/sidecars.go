@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
-// FleetView is every sidecar that shares the store.
-type FleetView struct {
+// SidecarList is every sidecar that shares the store.
+type SidecarList struct {
 	Sidecars []SidecarView `json:"sidecars"`
 	Agree    bool          `json:"rules_agree"` // all have the same rules
 	Rules    []string      `json:"rules"`       // the hashes of the rules in use
@@ -33,12 +33,12 @@ type SidecarView struct {
 }
 
 // fleet serves GET /v1/fleet.
-func (a *API) fleet(ctx context.Context, _ *httpapi.None) (*FleetView, error) {
-	sidecars, err := a.Fleet(ctx)
+func (a *API) sidecars(ctx context.Context, _ *httpapi.None) (*SidecarList, error) {
+	sidecars, err := a.Sidecars(ctx)
 	if err != nil {
 		return nil, err
 	}
-	view := &FleetView{Sidecars: sidecars}
+	view := &SidecarList{Sidecars: sidecars}
 	for _, s := range sidecars {
 		view.Rules = append(view.Rules, s.Rules)
 	}
@@ -55,7 +55,7 @@ type topRequest struct {
 	Domain string `query:"domain"`                     // one domain alone
 	Rule   string `query:"rule"`                       // one rule alone
 	Limit  int    `query:"limit" in:"1..1000" or:"20"` // how many of each list
-	Fleet  bool   `query:"fleet"`                      // asks all sidecars that share the store
+	All    bool   `query:"fleet"`                      // asks all sidecars that share the store
 }
 
 // TopView is the keys that are asked for and refused most.
@@ -68,8 +68,8 @@ type TopView struct {
 	Refused  []live.Ranked `json:"refused"`        // keys that are refused most
 }
 
-// TopOfFleet is the rankings of all sidecars, and the names of those that did not answer.
-type TopOfFleet func(ctx context.Context) (all []live.Ranking, missing []string, err error)
+// TopOfAll is the rankings of all sidecars, and the names of those that did not answer.
+type TopOfAll func(ctx context.Context) (all []live.Ranking, missing []string, err error)
 
 // top serves GET /v1/top.
 func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
@@ -78,10 +78,10 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 	}
 	view := &TopView{Sidecars: 1}
 	ranking := a.Top.Ranking()
-	if in.Fleet {
+	if in.All {
 		ctx, cancel := context.WithTimeout(ctx, topWithin)
 		defer cancel()
-		all, missing, err := a.TopOfFleet(ctx)
+		all, missing, err := a.TopOfAll(ctx)
 		if err != nil {
 			return nil, err
 		}

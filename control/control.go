@@ -1,6 +1,6 @@
 // Package control is the control plane: rules, tiers, users, API keys and blocks in PostgreSQL, with who changed what
-// and when. One control of several leads: it puts all of this into Redis, where sidecars take it from. Sidecars never ask
-// PostgreSQL or a control.
+// and when. One control of several leads: it puts all of this into Redis, where sidecars take it from. Sidecars never
+// ask PostgreSQL or a control.
 package control
 
 import (
@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/control/copier"
@@ -25,10 +24,11 @@ import (
 	"github.com/spillway-mesh/spillway/control/erase"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/reread"
 )
 
 // Config sets up a Control. All fields but TokenFile, the certificate, Pools and Archive are required.
@@ -39,12 +39,13 @@ type Config struct {
 	TokenFile   string             // who may use the API; empty: this machine alone
 	Cert, Key   string             // files of a certificate and its key; empty: no TLS
 	Redis       redis.Servers
-	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
-	KeySecret   string            // of the keys in Redis, as the sidecars have it
-	Plain       bool              // the sidecars write identities into the record as they are, although there is a secret
-	Migrate     bool              // Run brings the schema of the database to what this program needs, first
-	Archive     *archive.Archiver // where old events go; nil: they stay in the database
-	Log         *slog.Logger
+	KeyPrefix   string // of the keys in Redis, as the sidecars have it
+	KeySecret   string // of the keys in Redis, as the sidecars have it
+	// the sidecars write identities into the record as they are, although there is a secret
+	Plain   bool
+	Migrate bool              // Run brings the schema of the database to what this program needs, first
+	Archive *archive.Archiver // where old events go; nil: they stay in the database
+	Log     *slog.Logger
 }
 
 // What peers may hold of the control through connections, before it knows who they are.
@@ -62,7 +63,7 @@ type Control struct {
 	publisher *publish.Publisher
 	copier    *copier.Copier
 	leader    *leader.Leader
-	names     descriptors.RecordKeys // how the record names identities
+	names     keys.Names // how the record names identities
 	socket    net.Listener
 	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
@@ -84,7 +85,8 @@ func New(cfg Config) (*Control, error) {
 		db.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	c := &Control{cfg: cfg, database: db, redis: redis.New(redis.Config{Servers: cfg.Redis}), tokens: tokens, pair: pair}
+	c := &Control{cfg: cfg, database: db, redis: redis.New(redis.Config{Servers: cfg.Redis}), tokens: tokens,
+		pair: pair}
 	c.peers = connlimit.New(peersMost, cfg.Log)
 	c.socket = c.peers.Listen(socket, connlimit.Kind{
 		Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers,
@@ -95,21 +97,23 @@ func New(cfg Config) (*Control, error) {
 
 // lead makes the leader and its tasks.
 func (c *Control) lead() {
-	keys := descriptors.NewRecordKeys(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
-	c.names = keys
+	names := keys.NewNames(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
+	c.names = names
 	if c.cfg.Plain {
-		c.names = descriptors.NewRecordKeys(c.cfg.KeyPrefix, nil)
+		c.names = keys.NewNames(c.cfg.KeyPrefix, nil)
 	}
-	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: keys, Log: c.cfg.Log})
+	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: names, Log: c.cfg.Log})
 	c.copier = copier.New(copier.Config{
 		Connect: c.database.Connect, Redis: c.redis, Keys: c.names, Log: c.cfg.Log,
 	})
 	eraser := &erase.Eraser{
-		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: keys, Archive: c.cfg.Archive, Log: c.cfg.Log,
+		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: names, Archive: c.cfg.Archive,
+		Log: c.cfg.Log,
 	}
 	tasks := []leader.Task{
 		{Name: "feed", Run: c.publisher.Feed},
 		{Name: "walk", Run: c.publisher.Walk},
+		{Name: "claim", Run: c.publisher.Claim},
 		{Name: "erase", Run: eraser.Run},
 		{Name: "copy", Run: c.copier.Run},
 	}

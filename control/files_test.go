@@ -46,7 +46,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	rewrite(t, tokens, ann+bob)
 	address := servers.FreeAddr(t)
 	c, err := New(Config{
-		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert, Key: key,
+		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert,
+		Key:   key,
 		Redis: redis.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

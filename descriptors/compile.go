@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -38,7 +39,7 @@ type CompiledDomain struct {
 	serial     uint64 // differs from those of all others in this process
 	head       string // of its keys
 	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
-	keys       keyer
+	keys       keys.Writer
 	tree       node
 	index      index
 	attributes map[string]attribute
@@ -87,9 +88,9 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 		return nil, c.problems
 	}
 	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
-	keys := newKeyer(opt.KeySecret)
+	writer := keys.NewWriter(opt.KeySecret)
 	for i := range domains {
-		d := compileDomain(&domains[i], opt, keys)
+		d := compileDomain(&domains[i], opt, writer)
 		set.domains[d.Name] = d
 		c.displaced(d)
 		c.hidden(d)
@@ -98,16 +99,16 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 	return set, c.problems
 }
 
-func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
+func compileDomain(d *Domain, opt Options, writer keys.Writer) *CompiledDomain {
 	c := &CompiledDomain{
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied,
 		CostHeader: strings.ToLower(d.CostHeader),
-		keys:       keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
+		keys:       writer, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
 		written:    d, serial: serials.Add(1),
 		scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
-	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
+	c.head, c.seal = keys.Head(opt.KeyPrefix, d.Name, d.CoLocate)
 	if c.ipv6Prefix == 0 {
 		c.ipv6Prefix = 64
 	}

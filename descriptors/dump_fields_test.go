@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -64,7 +65,7 @@ func TestEveryFieldIsDumped(t *testing.T) {
 
 func dumpOf(d *Domain) string {
 	var out strings.Builder
-	(&Set{domains: map[string]*CompiledDomain{d.Name: compileDomain(d, Options{Now: time.Now}, newKeyer(nil))}}).Dump(
+	(&Set{domains: map[string]*CompiledDomain{d.Name: compileDomain(d, Options{Now: time.Now}, keys.NewWriter(nil))}}).Dump(
 		&out)
 	return out.String()
 }

@@ -209,11 +209,11 @@ func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
 			one.Action = Block.String()
 			one.Won = d.recordBlock(req) == r.in(d).block
 		} else {
-			one.Won = r.says()
+			one.Won = r.isMore()
 		}
 		x.Considered = append(x.Considered, one)
 	}
 }
 
-// says reports whether the record holds something besides a block.
-func (r *Record) says() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }
+// isMore reports whether the record holds something besides a block.
+func (r *Record) isMore() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }

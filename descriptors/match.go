@@ -83,6 +83,12 @@ type Effect struct {
 	from origin // what it was compiled from, for Dump
 }
 
+// Shadow reports whether the limit is counted and never enforced.
+func (e *Effect) Shadow() bool { return e.Mode == limit.Shadow }
+
+// Quota reports whether the limit refuses only together with the other quotas of its request.
+func (e *Effect) Quota() bool { return e.Mode == limit.Quota }
+
 // Term is where a charge came from: its Effect, and the descriptor on which it reports.
 type Term struct {
 	Effect     *Effect

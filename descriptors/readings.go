@@ -3,6 +3,8 @@ package descriptors
 import (
 	"hash/maphash"
 	"slices"
+
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // Servers read one path in different ways. docs/decisions/0020-readings.md has the choices, the servers and the bound.
@@ -293,7 +295,7 @@ func (r *readings) render(c choice) []byte {
 		}
 		cut = cut || act == beginParams
 		if !cut {
-			out = appendEscape(out, byte(s))
+			out = keys.AppendEscape(out, byte(s))
 		}
 	}
 	r.out = finish(closeSegment(out, start, mode), mode)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // readingsOf returns all readings of a path, the usual one first, and whether ext_authz refuses it.
@@ -193,7 +195,7 @@ func textNaive(path string, decode bool) string {
 		for _, c := range segment {
 			switch {
 			case c == escapedRune+'/' || c > escapedRune && c != escapedRune+'\\' && !decode:
-				out = appendEscape(out, byte(c))
+				out = keys.AppendEscape(out, byte(c))
 			default:
 				out = append(out, byte(c))
 			}

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"crypto/cipher"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -156,49 +155,6 @@ func (c *candidate) lifts(kinds lifts) bool {
 		}
 	}
 	return false
-}
-
-// RecordKey returns where the record of an identity is kept: under a prefix of its own, in the slot of the counters
-// that count by that identity alone. With a secret the identity is an HMAC, as in the keys of counters.
-func (k RecordKeys) RecordKey(domain, kind, name string) string {
-	b := appendHead(make([]byte, 0, len(k.prefix)+len(recordSchema)+len(domain)+len(name)+len(kind)+16), recordSchema,
-		k.prefix, domain)
-	b = k.keys.appendValues(b, []keyValue{{text: name}})
-	return string(append(append(b, '}', ':'), kind...))
-}
-
-// recordSchema is the version of the layout of records, as keySchema is that of counters.
-const recordSchema = "rec1:"
-
-// RecordKeys makes the keys of records. Make one with NewRecordKeys.
-type RecordKeys struct {
-	prefix string
-	keys   keyer
-	hider  cipher.AEAD // nil without a secret
-}
-
-// NewRecordKeys makes the keys for a prefix and a secret, which may be empty.
-func NewRecordKeys(prefix string, secret []byte) RecordKeys {
-	return RecordKeys{prefix, newKeyer(secret), newHider(secret)}
-}
-
-// Shared returns a key that all sidecars of a prefix know, which no counter and no record has.
-func (k RecordKeys) Shared(name string) string {
-	head, seal := schemaHead(recordSchema, k.prefix, "sidecars", false)
-	return head + seal + ":" + name
-}
-
-// Identity returns how the record of usage and events names an identity: its kind and its value, or with a secret an
-// HMAC of both. An empty value has the name "".
-func (k RecordKeys) Identity(kind, value string) string {
-	switch {
-	case value == "":
-		return ""
-	case k.keys.macs == nil:
-		return kind + ":" + value
-	default:
-		return string(k.keys.appendMAC([]byte(kind+":"), []keyValue{{text: kind}, {text: value}}))
-	}
 }
 
 // NamesTier reports whether a rule of the domain names a tier.

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"cmp"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -238,7 +239,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 		l := &r.limits[j]
 		term := Term{Effect: l.effect, Descriptor: i, Metric: l.effect.Metric}
 		if l.unlimited {
-			if l.effect.Mode != limit.Shadow {
+			if !l.effect.Shadow() {
 				m.Unlimited = append(m.Unlimited, term)
 			}
 			continue
@@ -263,10 +264,10 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 		case named.scope == ScopeUser && r.clientKey != "":
 			text = r.clientKey
 		}
-		s.values = append(s.values, keyValue{text: text})
+		s.values = append(s.values, keys.Value{Text: text})
 	}
 	s.key = append(s.key[:0], d.head...)
-	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = d.keys.AppendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
 	if r.scope&ScopeClient != 0 && s.attrs.guest {
 		s.key = append(s.key, "~ip"...)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -64,7 +65,7 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 		c.verdict = &base
 		return c
 	}
-	name := string(appendPart(nil, r.Name))
+	name := string(keys.AppendPart(nil, r.Name))
 	c.addPenalty(r.Penalty, name)
 	d.addLimits(c, r.Limits, base, name)
 	return c

@@ -1,11 +1,15 @@
 package descriptors
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"github.com/spillway-mesh/spillway/limit"
+
+	"github.com/spillway-mesh/spillway/keys"
+)
 
 // scratch is memory that matching uses again and again.
 type scratch struct {
 	key      []byte
-	values   []keyValue
+	values   []keys.Value
 	nodes    []*node // of each descriptor
 	skip     []bool
 	replaced []string
@@ -74,6 +78,18 @@ func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 		return limit.Debit, multiply(hits, factor)
 	}
 	return limit.Spend, multiply(hits, factor)
+}
+
+// Spends returns how many hits a request spends on a limit that reports on descriptor i, or on none (-1).
+func (r *Request) Spends(i int) int64 {
+	if i >= len(r.Descriptors) {
+		i = -1
+	}
+	op, hits := r.spends(i, 1, false)
+	if op != limit.Spend {
+		return 0
+	}
+	return hits
 }
 
 // reserving makes a reservation of a peek, where a post-paid limit has one: the request comes before its cost is known.

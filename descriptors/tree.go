@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -130,18 +131,18 @@ func appendPath(b []byte, path []*node, entries []Entry) []byte {
 		if path != nil && path[i].shared {
 			key = path[i].key
 		}
-		b = appendPathPart(b, key)
+		b = keys.AppendPathPart(b, key)
 	}
-	return appendSection(b, from)
+	return keys.AppendSection(b, from)
 }
 
 // treeValues returns the identity of a descriptor: its values, with the pattern for a shared one.
-func treeValues(values []keyValue, path []*node, entries []Entry) []keyValue {
+func treeValues(values []keys.Value, path []*node, entries []Entry) []keys.Value {
 	values = values[:0]
 	for i, e := range entries {
-		v := keyValue{text: e.Value}
+		v := keys.Value{Text: e.Value}
 		if path != nil && path[i].shared {
-			v = keyValue{text: path[i].value, shared: true}
+			v = keys.Value{Text: path[i].value, Shared: true}
 		}
 		values = append(values, v)
 	}
@@ -157,7 +158,7 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	}
 	s.values = treeValues(s.values, path, entries)
 	s.key = append(s.key[:0], d.head...)
-	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = d.keys.AppendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
 	s.key = append(s.key, ':')
 	if n != nil && n.pathText != "" {

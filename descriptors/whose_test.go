@@ -61,3 +61,18 @@ func TestWhoseReadsTheKeyBack(t *testing.T) {
 		}
 	}
 }
+
+func TestHitsOfADescriptor(t *testing.T) {
+	req := &Request{Hits: 4, Descriptors: []Descriptor{
+		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63},
+		{HitsGiven: true, Hits: 7, NegativeHits: true},
+	}}
+	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
+		if got := req.Spends(i); got != want {
+			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
+		}
+	}
+	if got := (&Request{Descriptors: make([]Descriptor, 1)}).Spends(0); got != 1 {
+		t.Errorf("hits of a request that gives none = %d, want 1", got)
+	}
+}

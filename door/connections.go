@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/tap"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 )
 
 // Listener hands out connections of connlimit that gRPC reads without a buffer for each.
@@ -35,7 +35,8 @@ func (l Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
+// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not
+// wrapped.
 type grpcConn struct {
 	*connlimit.Conn
 	raw  syscall.RawConn
@@ -66,7 +67,8 @@ func (c *grpcConn) release() {
 	}
 }
 
-// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method. It reads in one goroutine.
+// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method. It reads in one
+// goroutine.
 func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	err := c.Admit()
 	if err != nil {

@@ -57,8 +57,8 @@ type Config struct {
 	Write   Render         // the whole answer
 	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic gets each panic, and each verdict that does not fit its request. The call is answered all the same. It may be called from many goroutines. Default:
-	// nothing.
+	// OnPanic gets each panic, and each verdict that does not fit its request. The call is answered all the same. It
+	// may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 )
 
 // replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above

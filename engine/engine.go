@@ -25,7 +25,7 @@ type Counter interface {
 	Reset(ctx context.Context, keys []string) error
 }
 
-// Config says how an Engine decides. Store is required.
+// Config sets up an Engine. Store is required.
 type Config struct {
 	Store Counter // the truth
 	// Share decides in this process for rules with the failure policy `local` what Store left undecided. It counts
@@ -203,7 +203,7 @@ func (e *Engine) finish(ctx context.Context, v *Verdict) {
 }
 
 // dueOf is when a question has to be answered: four fifths of the caller's time are for it, and the rest for the
-// answer's way back. It is zero where the caller has no deadline.
+// answer's way back. It is zero without a deadline of the caller.
 func dueOf(ctx context.Context) time.Time {
 	if deadline, ok := ctx.Deadline(); ok {
 		return time.Now().Add(time.Until(deadline) * 8 / 10)

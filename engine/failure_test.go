@@ -13,7 +13,8 @@ import (
 // TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
 func TestEachPolicy(t *testing.T) {
 	for p, refused := range map[descriptors.Failure][3]bool{
-		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
+		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false,
+			true},
 	} {
 		b, _ := failing(t, nil, policy(p, 2))
 		for i := range refused {
@@ -56,7 +57,8 @@ func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
 				v := f.send(0, request("joe", "acme", 1))
 				want(t, "with a spent limit", v, true)
 				if v.RetryAfter != time.Minute || v.Refusing.Rule != "tenant" {
-					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter, v.Refusing.Rule)
+					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter,
+						v.Refusing.Rule)
 				}
 			}
 			f.set(func() { f.known = nothing })
@@ -92,7 +94,8 @@ func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptor
 
 func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 	for policyOf, refused := range map[descriptors.Failure][2]bool{
-		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
+		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true},
+		descriptors.FailLocal: {false, true},
 	} {
 		panics := 0
 		b, _ := failing(t, func(c *engine.Config) {
@@ -122,7 +125,8 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 		}, pair(policy))
 		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
-			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics,
+				v.RetryAfter)
 		}
 	}
 }

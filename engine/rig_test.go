@@ -279,7 +279,9 @@ func inFleet(
 		for range n {
 			clock := engine.NewClock(time.Now)
 			cfg := engine.Config{
-				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int { return n },
+				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int {
+					return n
+				},
 			}
 			for _, change := range set {
 				change(&cfg)
@@ -289,7 +291,7 @@ func inFleet(
 			f.engines = append(f.engines, e)
 			defer e.Close()
 		}
-		f.late = f.engines[0].Late
+		f.late = bringLate
 		test(t, f)
 	})
 }
@@ -372,3 +374,10 @@ func pass(d time.Duration) {
 
 // toWindow waits for the next minute to begin.
 func toWindow() { pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) }
+
+// bringLate gives a late reply to the fate of its request, as a store does.
+func bringLate(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
+	if err == nil {
+		fate.Reply(&limit.Request{Charges: charges, Decisions: decisions})
+	}
+}

@@ -176,7 +176,8 @@ func TestShadowModeHoldsNoAnswers(t *testing.T) {
 		for i, shadowed := range []bool{false, false, true} {
 			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
 			if v.Refused || took != 0 || v.Shadowed != shadowed {
-				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
+				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed,
+					shadowed)
 			}
 		}
 	}, func(c *engine.Config) { c.Shadow = true })

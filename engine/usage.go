@@ -11,7 +11,7 @@ import (
 type Stats struct {
 	Waiting             int64 `metric:"throttle_waiting" help:"Throttled answers that are held."`
 	TurnedAway          int64 `metric:"throttle_turned_away_total" help:"Requests refused because too many waited."`
-	ReservationsDropped int64 `metric:"reservations_dropped_total" help:"Reservations without room, which stay charged."`
+	ReservationsDropped int64 `metric:"reservations_dropped_total" help:"Reservations without room: they stay charged."`
 	GiveBackFailed      int64 `metric:"give_back_failed_total" help:"Charges of refused requests not given back."`
 	OverAdmitted        int64 // charges that the store refused after their request had been admitted without it
 }

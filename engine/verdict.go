@@ -107,3 +107,13 @@ func resize[T any](s []T, n int) []T {
 	clear(s)
 	return s
 }
+
+// Held reports whether all charges were made by tokens on lease.
+func (v *Verdict) Held() bool {
+	for i := range v.Decisions {
+		if !v.Decisions[i].Held {
+			return false
+		}
+	}
+	return len(v.Decisions) > 0
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // denial is the answer to a refused client.
@@ -107,8 +106,8 @@ func (d *denial) violated(names []string) []string {
 		names = wire.AddName(names, v.Refusing.Title())
 	}
 	for i, t := range v.Match.Terms {
-		refuses := i < len(v.Decisions) && v.Decisions[i].Outcome == limit.Refused
-		if refuses && t.Effect != nil && t.Effect.Mode != limit.Shadow {
+		refuses := i < len(v.Decisions) && v.Decisions[i].Refused()
+		if refuses && t.Effect != nil && !t.Effect.Shadow() {
 			names = wire.AddName(names, t.Effect.Title())
 		}
 	}

@@ -204,7 +204,8 @@ code 7
 denied 451
 retry-after: 3601
 content-type: application/problem+json
-body {"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,"detail":"Requests of this kind are blocked.","violated-policies":["abusers"]}
+body {"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,` +
+			`"detail":"Requests of this kind are blocked.","violated-policies":["abusers"]}
 metadata outcome=blocked
 metadata rule=abusers
 `},

@@ -8,7 +8,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
@@ -107,7 +106,7 @@ func appendPolicies(b []byte, v *engine.Verdict) []byte {
 	b = appendPolicy(b, v.Reported.Effect)
 	listed := append(memory[:0], v.Reported.Effect)
 	for _, t := range v.Match.Terms {
-		if t.Effect == nil || t.Effect.Mode == limit.Shadow || t.Effect.Rule == descriptors.RulePenalty ||
+		if t.Effect == nil || t.Effect.Shadow() || t.Effect.Rule == descriptors.RulePenalty ||
 			slices.Contains(listed, t.Effect) {
 			continue
 		}

@@ -41,7 +41,7 @@ type Caller struct {
 	From    string   // the address
 }
 
-// May reports whether the caller may use a domain; the empty one stands for all.
+// May reports whether the caller may use a domain; the empty one means all.
 func (c Caller) May(domain string) bool {
 	return c.Domains == nil || slices.Contains(c.Domains, domain)
 }
@@ -52,8 +52,8 @@ func (c Caller) Refuse(what string) *Problem {
 	return NewProblem(http.StatusForbidden, "%s may use the domains %s alone, and this is about %s", c.Name, all, what)
 }
 
-// Access decides who may use an API. Without tokens and certificates it is this machine alone. The zero value lets
-// nobody do anything.
+// Access decides who may use an API. Without tokens and certificates it is this machine alone. The zero value
+// refuses every change and every read.
 type Access struct {
 	Roles     Roles
 	Tokens    func() []Token // who is known by a token; nil: tokens are not looked at
@@ -61,7 +61,7 @@ type Access struct {
 	Operators []string       // names in certificates whose clients may operate
 	Local     Role           // of this machine
 	TokenFile string         // the variable that names the file of tokens
-	ClientCA  string         // the variable that names who signs certificates; empty: there is none
+	ClientCA  string         // the variable that names who signs certificates; empty: it does not exist
 }
 
 // Token is one who is known by a token.

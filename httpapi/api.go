@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Config says what all operations of an API have in common.
+// Config is what all operations of an API have in common.
 type Config struct {
 	Title, About string
 	Access       Access
@@ -84,8 +84,8 @@ type None struct{}
 //	like:"^[^/]"                            the pattern of a text
 //
 // A parameter of the query is optional, unless its tag ends with ",required". A field of a body is required, unless its
-// json tag says that it may be omitted. No value may be empty, but where in begins with 0 and in a *string. A blank
-// field of a body with oneof:"user tenant ip+port" says that one of these must be there, with what + adds to it.
+// json tag has omitempty or omitzero. No value may be empty, but where in begins with 0 and in a *string. A blank
+// field of a body with oneof:"user tenant ip+port" means that one of these must be there, with what + adds to it.
 func Add[In, Out any](a *API, op Op, serve func(ctx context.Context, in *In) (*Out, error)) {
 	a.operations = append(a.operations, &operation{Op: op, in: a.inputOf(reflect.TypeFor[In](), &op),
 		out: reflect.TypeFor[Out](),

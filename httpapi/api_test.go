@@ -120,7 +120,8 @@ func TestInputsAreReadByTheirTags(t *testing.T) {
 		"?user=%2F&limit=7&kind=b&deep=true&since=2026-11-30t12:00:00z": `"Limit\":7,\"Kind\":\"b\",\"Deep\":true,` +
 			`\"Since\":\"2026-11-30T12:00:00Z\",\"User\":\"/\"`,
 	} {
-		if w, body := ask(a, "GET", "/v1/things"+query, ""); w.Code != 200 || !strings.Contains(body, strings.TrimPrefix(want, `"`)) ||
+		if w, body := ask(a, "GET", "/v1/things"+query, ""); w.Code != 200 ||
+			!strings.Contains(body, strings.TrimPrefix(want, `"`)) ||
 			!strings.Contains(body, `"things": []`) {
 			t.Errorf("%s: %d %s, want %s", query, w.Code, body, want)
 		}
@@ -220,7 +221,8 @@ func TestMethods(t *testing.T) {
 	if w, _ := ask(apiOf(everybody), "HEAD", "/v1/things?user=ann", ""); w.Code != 200 {
 		t.Errorf("HEAD: %d", w.Code)
 	}
-	if w, _ := ask(apiOf(everybody), "TRACE", "/v1/things", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+	if w, _ := ask(apiOf(everybody), "TRACE", "/v1/things", ""); w.Code != 405 ||
+		w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("TRACE: %d %v", w.Code, w.Header())
 	}
 }
@@ -243,7 +245,8 @@ func TestTokensHaveRolesAndDomains(t *testing.T) {
 	}
 	access := Access{Roles: digests.Roles, Tokens: func() []Token { return tokens }, TokenFile: "TOKENS"}
 	a := apiOf(access)
-	if w, _ := ask(a, "GET", "/v1/things?user=a", ""); w.Code != 401 || !strings.HasPrefix(w.Header().Get("WWW-Authenticate"), "Bearer") {
+	if w, _ := ask(a, "GET", "/v1/things?user=a", ""); w.Code != 401 ||
+		!strings.HasPrefix(w.Header().Get("WWW-Authenticate"), "Bearer") {
 		t.Errorf("without a token: %d %v", w.Code, w.Header())
 	}
 	for _, o := range a.operations {

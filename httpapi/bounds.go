@@ -91,8 +91,8 @@ const (
 // headerSlack is how many bytes more than MaxHeaderBytes net/http takes.
 const headerSlack = 4 << 10
 
-// Server returns a server with timeouts for handler. An answer may take as long as answer says, 0 being for ever: a
-// profile takes as long as it was asked to. It speaks HTTP/1 only: what a client of HTTP/2 holds could not be counted.
+// Server returns a server with timeouts for handler. Answer bounds how long an answer may take; 0: it may take
+// any time, as a profile does. It speaks HTTP/1 only: what a client of HTTP/2 holds could not be counted.
 func Server(handler http.Handler, headers int, answer time.Duration) *http.Server {
 	only := new(http.Protocols)
 	only.SetHTTP1(true)

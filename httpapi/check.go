@@ -35,6 +35,9 @@ func (c *checker) check(name string, value any, s *Schema) any {
 	if s.Ref != "" {
 		s = c.all.byName[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
 	}
+	if value == nil && s.Type == "" && len(s.AnyOf) == 0 {
+		return nil // it may be anything
+	}
 	if value == nil {
 		c.add(name, "is null: leave it out")
 		return nil
@@ -78,7 +81,9 @@ func (c *checker) any(name string, value any, s *Schema) any {
 			return fit
 		}
 	}
-	c.add(name, "must be %s", strings.ToLower(strings.TrimSuffix(s.Description, ".")))
+	about := strings.TrimSuffix(s.Description, ".")
+	first := min(1, len(about))
+	c.add(name, "must be %s%s", strings.ToLower(about[:first]), about[first:])
 	return value
 }
 

@@ -42,7 +42,7 @@ type parameter struct {
 type input struct {
 	of         reflect.Type
 	parameters []parameter
-	body       []int // the field of the body; nil: there is none
+	body       []int // the field of the body; nil: without one
 	schema     *Schema
 	lines      []string // content types of a body that is read while it comes
 }
@@ -184,7 +184,7 @@ func integral(text string) bool {
 	return err == nil
 }
 
-// set sets a field to what a text says.
+// set sets a field to the value that a text is.
 func set(field reflect.Value, text string) error {
 	if field.Kind() == reflect.Pointer {
 		field.Set(reflect.New(field.Type().Elem()))
@@ -241,7 +241,7 @@ func (in *input) unsupported(kind string, kinds []string) *Problem {
 		strings.Join(kinds, " or "))
 }
 
-// decode reads one JSON document that a schema describes. The error is about what is no such document at all.
+// decode reads one JSON document that a schema describes. The error is about a text that is not JSON.
 func (c *checker) decode(name string, text []byte, s *Schema, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -33,7 +33,9 @@ func (a *API) Document() any { return a.document() }
 func (a *API) addAnswers() {
 	a.schemas.of(reflect.TypeFor[Problem](), answered)
 	for _, o := range a.operations {
-		a.schemas.of(o.out, answered)
+		if o.out != reflect.TypeFor[None]() {
+			a.schemas.of(o.out, answered)
+		}
 	}
 }
 
@@ -112,7 +114,7 @@ func (a *API) describe(o *operation, problem *Schema) object {
 
 func content(kind string, s *Schema) object { return object{kind: object{"schema": s}} }
 
-// commentsOf reads what the comments of Go files say of structs, and of their fields as Struct.Field.
+// commentsOf reads the comments of Go files about structs, and about their fields as Struct.Field.
 func commentsOf(sources []fs.FS) map[string]string {
 	comments, files := map[string]string{}, token.NewFileSet()
 	for _, source := range sources {

@@ -58,7 +58,8 @@ func TestWhichPagesAreAnswered(t *testing.T) {
 		{"a link to the live page", linked("document"), 418, 403},
 		{"a frame of the live page", linked("iframe"), 403, 403},
 	} {
-		for name, h := range map[string]http.Handler{"own": ForOwnPages(teapot, "sidecar.local"), "programs": ForPrograms(teapot)} {
+		for name, h := range map[string]http.Handler{"own": ForOwnPages(teapot, "sidecar.local"),
+			"programs": ForPrograms(teapot)} {
 			want := map[string]int{"own": c.own, "programs": c.programs}[name]
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, c.r)

@@ -12,9 +12,9 @@ import (
 // LastYear is the last one that JSON can write.
 const LastYear = 9999
 
-// sources is this file, whose comments describe problems.
+// sources are the files whose comments describe problems and conditions.
 //
-//go:embed problem.go
+//go:embed condition.go problem.go
 var sources embed.FS
 
 // Problem is an answer that is an error, as application/problem+json (RFC 9457).

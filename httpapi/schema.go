@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Schema describes a value, as in JSON Schema. What it says of a request is checked.
+// Schema describes a value, as in JSON Schema. Requests are checked against it.
 type Schema struct {
 	Ref         string             `json:"$ref,omitempty"`
 	Type        string             `json:"type,omitempty"`
@@ -178,7 +178,7 @@ func (all *schemas) fields(t reflect.Type, to *Schema, as use) {
 	}
 }
 
-// alternatives are what a tag oneof says, in a schema.
+// alternatives are those of a tag oneof, in a schema.
 func alternatives(tag string) []*Schema {
 	var all []*Schema
 	for _, words := range strings.Fields(tag) {
@@ -187,7 +187,7 @@ func alternatives(tag string) []*Schema {
 	return all
 }
 
-// field is the schema of a field with what its tags say.
+// field is the schema of a field with its tags.
 func (all *schemas) field(f reflect.StructField, as use) *Schema {
 	s := all.of(f.Type, as)
 	if bounds, given := f.Tag.Lookup("in"); given {

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/reread"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 )
 
 // leastToken is how many bytes a token has at least, so that it cannot be guessed.

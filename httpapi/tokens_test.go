@@ -30,7 +30,8 @@ func TestTokenLines(t *testing.T) {
 	}
 	digest := strings.Fields(line)[2]
 	for _, text := range []string{
-		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b", "admin ann " + digest + " a b",
+		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b",
+		"admin ann " + digest + " a b",
 	} {
 		_, err = digests.parse(strings.Fields(text))
 		if err == nil || strings.Contains(err.Error(), digest[1:]) {
@@ -39,7 +40,7 @@ func TestTokenLines(t *testing.T) {
 	}
 }
 
-// TestBadTokenFiles refuses files that give nobody access, and shows no token of a line that is wrong.
+// TestBadTokenFiles refuses files without a caller, and shows no token of a line that is wrong.
 func TestBadTokenFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "must have a line", "# none\n\n": "must have a line", "operate olga": "not 2 words",

@@ -229,7 +229,7 @@ func remembered(claims jwt.MapClaims, now time.Time) int64 {
 	return until.UnixNano()
 }
 
-// text is a claim as an identity: a text, or a number as it is written. Anything else is "", as is a text with bytes
+// text is a claim as an identity: a text, or a number in its own digits. Anything else is "", as is a text with bytes
 // that are not UTF-8: JSON replaced them, and all such would be one user. No name, no claim.
 func (t *token) text(name string) string {
 	if name == "" {

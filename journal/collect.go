@@ -90,7 +90,7 @@ func (s *usageSource) add(w *writer, list int, t *table, at int) {
 	w.add(list, &row)
 }
 
-// addRests adds what had no row.
+// addRests adds what is without a row.
 func (s *usageSource) addRests(w *writer) {
 	for list := range s.page.rest {
 		for of := range s.page.rest[list] {

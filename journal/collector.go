@@ -38,8 +38,8 @@ type page struct {
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
-	rest       [2]rests            // what has no row: of identities and of endpoints
-	// rows that had no room: of identities and of endpoints, which were folded, and of keys
+	rest       [2]rests            // what is without a row: of identities and of endpoints
+	// rows without room: of identities and of endpoints, which were folded, and of keys
 	dropped [3]int64
 }
 
@@ -88,7 +88,7 @@ func (s *stripe) identity(k key, n amount) {
 	}
 }
 
-// key adds to the row of an API key. Where it has no room the requests are missing in the total of the key.
+// key adds to the row of an API key. Without room the requests are missing in the total of the key.
 func (s *stripe) key(k key, d *Decided) {
 	n := amount{requests: d.Requests}
 	if d.Refused {
@@ -153,7 +153,7 @@ type stripe struct {
 	page   *page
 	events *events
 
-	dropped [lists]atomic.Int64 // rows that had no room so far
+	dropped [lists]atomic.Int64 // rows without room so far
 	_       [64]byte            // so that two stripes do not share a cache line
 }
 
@@ -230,7 +230,7 @@ func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
 	}
 }
 
-// weight returns how many decisions the event of this one stands for; 0: it becomes none.
+// weight returns how many decisions the event of this one counts for; 0: without an event.
 func (c *collector) weight(refused bool) int64 {
 	switch {
 	case refused:
@@ -270,7 +270,7 @@ func cut(text string, most int) string {
 	return text
 }
 
-// dropped returns how many rows of a kind had no room so far.
+// dropped returns how many rows of a kind were dropped so far.
 func (c *collector) dropped(which int) int64 {
 	total := int64(0)
 	for i := range c.stripes {

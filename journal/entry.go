@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The streams. Their keys are those of descriptors.RecordKeys.Shared.
+// The streams. Their keys are those of keys.Names.Shared.
 const (
 	UsageStream  = "usage"
 	EventsStream = "events"
@@ -27,7 +27,7 @@ type Entry struct {
 	Sidecar  string // differs for each start of a process
 	Sequence int64  // from 1, without holes, for each sidecar and stream
 	Region   string
-	Dropped  int64  // rows that had no room since the entry before
+	Dropped  int64  // rows that were dropped since the entry before
 	Ended    bool   // the sidecar stopped in order: nothing comes after
 	Rows     []byte // of MarshalUsage or MarshalEvents
 }

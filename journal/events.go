@@ -32,7 +32,7 @@ const markBytes = 80
 type events struct {
 	marks   []mark
 	text    []byte
-	dropped int64 // events that had no room
+	dropped int64 // events without room
 }
 
 func newEvents() *events {
@@ -45,7 +45,7 @@ func (e *events) bytes() int64 { return int64(cap(e.marks)*markBytes + cap(e.tex
 
 func (e *events) empty() { e.marks, e.text, e.dropped = e.marks[:0], e.text[:0], 0 }
 
-// add adds a decision, or counts that it has no room. It reports whether a half of the room is taken, too.
+// add adds a decision, or counts it as dropped. It reports whether a half of the room is taken, too.
 func (e *events) add(d *Decided) (added, half bool) {
 	o := d.Event
 	all := [texts]string{

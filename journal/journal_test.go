@@ -28,15 +28,15 @@ type redis struct {
 	mu      sync.Mutex // guards all below
 	entries map[string][]Entry
 	away    bool // nothing is written
-	mute    bool // it is written, and the reply is lost
+	silent  bool // it is written, and the reply is lost
 	errors  int
-	told    []int64
+	noticed []int64
 }
 
-func (r *redis) set(away, mute bool) {
+func (r *redis) set(away, silent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.away, r.mute = away, mute
+	r.away, r.silent = away, silent
 }
 
 func (r *redis) append(stream string, e *Entry) error {
@@ -47,7 +47,7 @@ func (r *redis) append(stream string, e *Entry) error {
 		one.Rows = append([]byte(nil), e.Rows...)
 		r.entries[stream] = append(r.entries[stream], one)
 	}
-	if r.away || r.mute {
+	if r.away || r.silent {
 		r.errors++
 		return errors.New("no reply")
 	}
@@ -62,7 +62,7 @@ func (r *redis) record(oneIn uint32) *Journal {
 		OnDrop: func(rows int64) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.told = append(r.told, rows)
+			r.noticed = append(r.noticed, rows)
 		},
 	})
 }
@@ -179,7 +179,7 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestAMillionIdentitiesHaveABound: what has no room is counted as that of others, and told; no request is missing.
+// TestAMillionIdentitiesHaveABound: what is beyond is counted as that of others, and noticed; no request is missing.
 func TestAMillionIdentitiesHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
@@ -191,10 +191,10 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		}
 		pass(90 * time.Second)
 		server.mu.Lock()
-		told := len(server.told)
+		noticed := len(server.noticed)
 		server.mu.Unlock()
-		if told != 1 {
-			t.Errorf("it was told %d times that there is no room, want once: nothing was dropped after that", told)
+		if noticed != 1 {
+			t.Errorf("it noticed %d times that there is no room, want once: nothing was dropped after that", noticed)
 		}
 		server.set(false, false)
 		if lost := r.Close(); lost != 0 {
@@ -212,8 +212,8 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 			t.Errorf("requests of %d keys are counted, and %d dropped, of %d", s.keys, stats.DroppedKeys, n)
 		}
 		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys +
-			stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
-			t.Errorf("%d rows were dropped, %d were told in entries, %v in the log", dropped, s.dropped, server.told)
+			stats.DroppedEvents; dropped != s.dropped || dropped != server.noticed[0] {
+			t.Errorf("%d rows were dropped, %d were in entries, %v in the log", dropped, s.dropped, server.noticed)
 		}
 		if s.events+stats.DroppedEvents != n || stats.EventRows != s.events {
 			t.Errorf("%d events are stored, and %d dropped, of %d", s.events, stats.DroppedEvents, n)
@@ -347,7 +347,7 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 	})
 }
 
-// TestAJournalThatCannotWriteEnds, and says how much is lost.
+// TestAJournalThatCannotWriteEnds, and returns how much is lost.
 func TestAJournalThatCannotWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis

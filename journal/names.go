@@ -11,7 +11,7 @@ const KeyKind = "key"
 // keyDigest is how many bytes of a digest name an API key.
 const keyDigest = 16
 
-// KeyOf returns what stands for an API key in rows of usage: the beginning of a digest. A mesh may send the key itself
+// KeyOf returns the name of an API key in rows of usage: the beginning of a digest. A mesh may send the key itself
 // where another sends its id, and a key must not be readable in a stream.
 func KeyOf(key string) string {
 	digest := sha256.Sum256([]byte(key))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -14,7 +13,7 @@ type Kind uint8
 
 // The kinds, in the order in which one is chosen for a request.
 const (
-	NoKind Kind = iota // there is no identity
+	NoKind Kind = iota // without an identity
 	User
 	APIKey
 	Tenant
@@ -54,7 +53,7 @@ type Decided struct {
 
 // Detail is what an event shows besides usage.
 type Detail struct {
-	Weight     int64 // how many decisions it stands for
+	Weight     int64 // how many decisions it counts for
 	Method     string
 	APIKey     string // what events show of the key
 	IP         string // in plain
@@ -142,10 +141,10 @@ func shownKey(req *descriptors.Request, v *engine.Verdict, a *descriptors.Asked)
 	switch {
 	case a.APIKey == "":
 		return ""
-	case req.Subject == nil && identity.KeyPrefix(a.APIKey) == "":
+	case req.Subject == nil && a.KeyPrefix() == "":
 		return a.APIKey[:len(a.APIKey)/3]
 	case req.Subject == nil:
-		return identity.KeyPrefix(a.APIKey)
+		return a.KeyPrefix()
 	case v.Client.KeyPrefix != "":
 		return v.Client.KeyPrefix
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Others is the identity, and the endpoint, that stands for all those that a sidecar had no room to name.
+// Others is the identity, and the endpoint, of all those that were too many for a sidecar to name.
 const Others = "(others)"
 
 // Rows is what an entry holds: usage in one stream, events in the other. Rows of usage that differ in numbers alone are
@@ -23,7 +23,7 @@ type Row struct {
 	Minute   int64  `json:"minute"` // Unix time / 60
 	Domain   string `json:"domain,omitempty"`
 	Rule     string `json:"rule,omitempty"`
-	Name     string `json:"name,omitempty"` // "" where it is unknown, Others where there was no room
+	Name     string `json:"name,omitempty"` // "" where it is unknown, Others where they were too many
 	Outcome  string `json:"outcome,omitempty"`
 	Requests int64  `json:"requests,omitempty"`
 	Cost     int64  `json:"cost,omitempty"`
@@ -50,7 +50,7 @@ type Event struct {
 	Status     int     `json:"status,omitempty"`      // of HTTP
 	RetryAfter float64 `json:"retry_after,omitempty"` // in seconds
 	Latency    int64   `json:"latency,omitempty"`     // of the decision, in microseconds
-	Weight     int64   `json:"weight,omitempty"`      // how many requests the event stands for
+	Weight     int64   `json:"weight,omitempty"`      // how many requests the event counts for
 }
 
 // Marshal returns the rows as the text of an entry.
@@ -62,7 +62,7 @@ func (r *Rows) Marshal() []byte {
 	return text
 }
 
-// Unmarshal returns the rows of an entry. An event without a weight stands for itself. Numbers below 0 are refused:
+// Unmarshal returns the rows of an entry. An event without a weight counts for itself. Numbers below 0 are refused:
 // they cannot be added to what a customer owes.
 func Unmarshal(text []byte) (*Rows, error) {
 	r := new(Rows)

@@ -56,8 +56,10 @@ func TestRowsComeBack(t *testing.T) {
 func TestTheFormOfRows(t *testing.T) {
 	r := someRows()
 	r.Identities, r.Events = r.Identities[:1], r.Events[1:]
-	const want = `{"identities":[{"minute":29000000,"domain":"shop","name":"user:ann","outcome":"allowed","requests":4,"cost":9}],` +
-		`"endpoints":[{"minute":29000000,"domain":"shop","rule":"reads","name":"/items","outcome":"allowed","requests":4,` +
+	const want = `{"identities":[{"minute":29000000,"domain":"shop","name":"user:ann","outcome":"allowed",` +
+		`"requests":4,"cost":9}],` +
+		`"endpoints":[{"minute":29000000,"domain":"shop","rule":"reads","name":"/items","outcome":"allowed",` +
+		`"requests":4,` +
 		`"latency":{"buckets":[{"i":45,"n":1},{"i":73,"n":3}]}}],` +
 		`"keys":[{"minute":29000000,"domain":"shop","name":"key:x","requests":4,"refused":1}],` +
 		`"caches":[{"minute":29000000,"name":"records","hits":3,"misses":1}],"events":[{"at":2,"weight":100}]}`

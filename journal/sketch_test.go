@@ -64,6 +64,6 @@ func TestQuantilesAreNear(t *testing.T) {
 		t.Errorf("the order of merging must not matter:\n%s", diff)
 	}
 	if (&journal.Sketch{}).Quantile(0.5) != 0 {
-		t.Error("an empty sketch has no quantile")
+		t.Error("an empty sketch must not have a quantile")
 	}
 }

@@ -17,20 +17,23 @@ type Config struct {
 	Redis *redis.Client // where records are kept; nil: in this process
 	// Key is where the record of an identity is kept. It is required with Redis.
 	Key   func(*Identity) string
-	Index string // key of the index, which tells what kinds of records there are; required with Redis
+	Index string // key of the index of the kinds of records that there are; required with Redis
+	// Claims is the key of the domains that the control plane keeps. It is required with Redis.
+	Claims string
 	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
 	// After it has changed, call Reread. Nil: all domains are served.
 	Serves func(domain string) bool
-	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key
-	// stands for any of the class. It is required with Redis.
+	// Publish announces to the other sidecars that the record of a key has changed, which is of that class; an empty
+	// key means any of the class. It is required with Redis.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
 	Prepare func(*Identity, *Record) any
 	Bytes   int64 // memory of the cache at most; default 16 MiB
 	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it
 	// is not asked.
-	Missing  func(ctx context.Context, ids []Identity) error
-	Patience time.Duration // longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
+	Missing func(ctx context.Context, ids []Identity) error
+	// longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
+	Patience time.Duration
 	OnError  func(reason string, err error)
 	Now      func() time.Time // default time.Now
 }
@@ -76,8 +79,9 @@ func New(cfg Config) *Book {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Book{
-		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}), missing: make(chan Identity, maxMissing),
-		local: map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
+		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}),
+		missing: make(chan Identity, maxMissing),
+		local:   map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
 	}
 	if cfg.Redis == nil {
 		close(b.first)
@@ -138,7 +142,7 @@ func (b *Book) localValue(id *Identity) any {
 	return e.value
 }
 
-// Ask looks records up, all at once, and returns what decisions use of each. Where there is no reply in time, it is
+// Ask looks records up, all at once, and returns what decisions use of each. Without a reply in time, it is
 // what was known before.
 func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
 	values := make([]any, len(ids))
@@ -172,10 +176,12 @@ var errBusy = errors.New("the record is being changed by others: try again")
 // changeTries is how often a change is tried again because another one came first.
 const changeTries = 8
 
-// Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it
-// in place. It returns the record before and after, nil for none. After an error the record may have been changed all
-// the same, unless the error says that it was not.
-func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+// Change changes the record of an identity: change gets what it is, a zero Record where it does not exist, and changes
+// it in place. It returns the record before and after, nil for none. After an error the record may have been changed
+// all the same, unless the error states that it was not.
+func (b *Book) Change(
+	ctx context.Context, id Identity, by string, change func(*Record),
+) (before, after *Record, err error) {
 	edit := func(was *Record) *Record { return b.edit(was, by, change) }
 	if b.cfg.Redis == nil {
 		return b.changeLocal(id, edit)
@@ -190,7 +196,9 @@ func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*
 }
 
 // Preview returns what Change would, and changes nothing.
-func (b *Book) Preview(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+func (b *Book) Preview(
+	ctx context.Context, id Identity, by string, change func(*Record),
+) (before, after *Record, err error) {
 	before, err = b.Get(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -224,7 +232,8 @@ func (b *Book) changeLocal(id Identity, edit func(*Record) *Record) (before, aft
 	case after == nil:
 		delete(b.local, id)
 	case before == nil && !b.roomLocked():
-		return nil, nil, fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
+		return nil, nil,
+			fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
 	default:
 		b.local[id] = &entry{record: after, value: b.cfg.Prepare(&id, after)}
 		b.addLocked(id.class())

@@ -24,7 +24,7 @@ const (
 type entry struct {
 	key     string // in Redis
 	record  *Record
-	value   any // what decisions use; nil: there is no record
+	value   any // what decisions use; nil: without a record
 	until   time.Time
 	age     uint64 // how often all was out of date when it was made
 	bytes   int64
@@ -54,7 +54,8 @@ type cacheShard struct {
 }
 
 func newCache(maxBytes int64) *cache {
-	c := &cache{seed: maphash.MakeSeed(), maxBytes: max(maxBytes/cacheShards, 4*(entryBytes+recordBytes)), names: map[string]Identity{}}
+	c := &cache{seed: maphash.MakeSeed(), maxBytes: max(maxBytes/cacheShards, 4*(entryBytes+recordBytes)),
+		names: map[string]Identity{}}
 	for i := range c.shards {
 		c.shards[i].known = map[Identity]*entry{}
 	}

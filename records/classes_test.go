@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestClassesOfManyRecords: each class is named once, with the end of the record that ends last, in whatever order
-// records come.
+// TestClassesOfManyRecords: each class is named once, with the end of the record that ends last, in any order of
+// records.
 func TestClassesOfManyRecords(t *testing.T) {
 	soon, late := time.Unix(1000, 0).UTC(), time.Unix(2000, 0).UTC()
 	record := func(domain string, kind Kind, r *Record) Swap {
@@ -22,8 +22,10 @@ func TestClassesOfManyRecords(t *testing.T) {
 	lasting := &Record{Tier: "gold"}
 	ends := func(at time.Time) *Record { return &Record{Block: &Block{Until: at}} }
 	found := []Swap{
-		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)), record("mail", User, ends(late)),
-		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)), record("maps", User, nil),
+		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)),
+		record("mail", User, ends(late)),
+		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)),
+		record("maps", User, nil),
 	}
 	want := map[string]time.Time{"shop|user": {}, "mail|user": late, "shop|api_key": {}, "shop|ip4/24": late}
 	all := []string{"mail|user", "maps|user", "shop|api_key", "shop|ip4/24", "shop|user"}

@@ -121,7 +121,8 @@ func TestNewsChangeTheCatalogNowAndThen(t *testing.T) {
 // TestAHugeIndexIsReadInPart: made-up classes are not kept, and those that do not end are found all the same.
 func TestAHugeIndexIsReadInPart(t *testing.T) {
 	server := servers.StartRedis(t)
-	server.Do(t, "EVAL", `for i = 1, 60000 do redis.call('ZADD', 'index', '9999999999999', 'made-up' .. i .. '|user') end
+	server.Do(t, "EVAL", `for i = 1, 60000 do redis.call('ZADD', 'index', '9999999999999',
+	  'made-up' .. i .. '|user') end
 		for _, kind in ipairs({'user', 'ip4/24', 'ip4/024', 'ip4/+24', 'ip4/64', 'ip6/64'}) do
 			redis.call('ZADD', 'index', '+inf', 'shop|' .. kind)
 		end`, "0")

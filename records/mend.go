@@ -18,8 +18,8 @@ const (
 	removedText = "{}"
 	removedFor  = time.Hour
 
-	manyWithin = 10 * time.Second // for many commands
-	tellEach   = 64               // records that are announced one by one: of more all of a class are, at once
+	manyWithin   = 10 * time.Second // for many commands
+	announceEach = 64               // records that are announced one by one: of more all of a class are, at once
 )
 
 // Swap is a record as it has to be in Redis.
@@ -131,7 +131,7 @@ func (b *Book) writeAll(
 	return done, nil
 }
 
-// Remove deletes records, whoever made them, and announces that.
+// Remove deletes records, those that operators made, too, and announces that.
 func (b *Book) Remove(ctx context.Context, ids []Identity) error {
 	_, err := b.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
 		key := b.cfg.Key(&ids[i])
@@ -144,9 +144,11 @@ func (b *Book) Remove(ctx context.Context, ids []Identity) error {
 }
 
 // runAll sends commands, and fails where one of them does.
-func (b *Book) runAll(ctx context.Context, count int, command func(i int) (redis.Command, error)) ([]redis.Reply, error) {
+func (b *Book) runAll(
+	ctx context.Context, count int, command func(i int) (redis.Command, error),
+) ([]redis.Reply, error) {
 	if b.cfg.Redis == nil {
-		return nil, errors.New("there is no Redis")
+		return nil, errors.New("records are changed in Redis alone: set REDIS_URL")
 	}
 	all := make([]redis.Command, count)
 	for i := range all {
@@ -167,15 +169,15 @@ func (b *Book) runAll(ctx context.Context, count int, command func(i int) (redis
 	return replies, nil
 }
 
-// Announce lets sidecars know that records of identities may have changed.
+// Announce announces that records of identities may have changed.
 func (b *Book) Announce(ctx context.Context, ids []Identity) error {
-	if len(ids) > tellEach {
-		return b.TellAll(ctx, ClassesOf(ids))
+	if len(ids) > announceEach {
+		return b.AnnounceClasses(ctx, ClassesOf(ids))
 	}
 	for i := range ids {
 		key, class := b.cfg.Key(&ids[i]), ids[i].class()
 		b.changed(key, class)
-		err := b.told(b.cfg.Publish(ctx, key, class))
+		err := b.late(b.cfg.Publish(ctx, key, class))
 		if err != nil {
 			return err
 		}
@@ -183,11 +185,11 @@ func (b *Book) Announce(ctx context.Context, ids []Identity) error {
 	return nil
 }
 
-// ClassesOf are the classes of some identities, each once, for TellAll.
+// ClassesOf are the classes of some identities, each once, for AnnounceClasses.
 func ClassesOf(ids []Identity) (classes []string) {
 	last := (*Identity)(nil)
 	for i := range ids {
-		if ids[i].alike(last) {
+		if ids[i].sameClass(last) {
 			continue
 		}
 		last = &ids[i]
@@ -197,19 +199,19 @@ func ClassesOf(ids []Identity) (classes []string) {
 	return slices.Compact(classes)
 }
 
-// told explains what follows where sidecars could not be told.
-func (*Book) told(err error) error {
+// late explains what follows where the news could not be sent.
+func (*Book) late(err error) error {
 	if err != nil {
 		return fmt.Errorf("records are written, and sidecars see them in at most %v: %w", positiveLife, err)
 	}
 	return nil
 }
 
-// TellAll lets the sidecars know that any record of some classes may have changed.
-func (b *Book) TellAll(ctx context.Context, classes []string) error {
+// AnnounceClasses announces that any record of some classes may have changed.
+func (b *Book) AnnounceClasses(ctx context.Context, classes []string) error {
 	for _, class := range classes {
 		b.changed("", class)
-		err := b.told(b.cfg.Publish(ctx, "", class))
+		err := b.late(b.cfg.Publish(ctx, "", class))
 		if err != nil {
 			return err
 		}
@@ -222,7 +224,7 @@ func classesOf(all []Swap) map[string]time.Time {
 	classes, lasting := map[string]time.Time{}, (*Identity)(nil) // lasting is that of the last record that does not end
 	for i := range all {
 		s := &all[i]
-		if s.Record == nil || s.Identity.alike(lasting) {
+		if s.Record == nil || s.Identity.sameClass(lasting) {
 			continue
 		}
 		class, end := s.Identity.class(), s.Record.expires()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Redis may lose records that the control plane keeps. While they are put back the index has a class that says so. A
+// Redis may lose records that the control plane keeps. While they are put back the index has a class for that. A
 // record that is not found then is not back yet: what was known of it holds, and the control plane is asked to put it
 // back before others.
 const (
@@ -35,7 +35,7 @@ func (b *Book) BeginFilling(ctx context.Context, like []Identity) error {
 	if err != nil {
 		return err
 	}
-	return b.TellAll(ctx, []string{fillingClass})
+	return b.AnnounceClasses(ctx, []string{fillingClass})
 }
 
 // EndFilling lets all sidecars know that Redis has all records again.
@@ -44,7 +44,7 @@ func (b *Book) EndFilling(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("note that all records are back: %w", err)
 	}
-	return b.TellAll(ctx, []string{fillingClass})
+	return b.AnnounceClasses(ctx, []string{fillingClass})
 }
 
 // await has the control plane asked about an identity, and returns what was known of it.
@@ -86,4 +86,6 @@ func (b *Book) askMissing(ctx context.Context) {
 }
 
 // AnnounceAll lets all sidecars know that any record may have changed.
-func (b *Book) AnnounceAll(ctx context.Context) error { return b.TellAll(ctx, []string{fillingClass}) }
+func (b *Book) AnnounceAll(ctx context.Context) error {
+	return b.AnnounceClasses(ctx, []string{fillingClass})
+}

@@ -57,7 +57,7 @@ func (i *Identity) Text() string {
 	return i.Network.String()
 }
 
-// class is the part of the index that says that there are records like this one.
+// class is the part of the index that means that there are records of this domain and kind.
 func (i *Identity) class() string {
 	if i.Kind != Network {
 		return i.Domain + "|" + i.Kind.String()
@@ -69,8 +69,8 @@ func (i *Identity) class() string {
 	return i.Domain + "|ip" + family + strconv.Itoa(i.Network.Bits())
 }
 
-// alike reports whether another one, nil for none, is of the same class. It may say no where it is.
-func (i *Identity) alike(other *Identity) bool {
+// sameClass reports whether another one, nil for none, is of the same class. It may be false where it is.
+func (i *Identity) sameClass(other *Identity) bool {
 	return other != nil && i.Kind == other.Kind && i.Kind != Network && i.Domain == other.Domain
 }
 
@@ -111,7 +111,8 @@ type Limit struct {
 	Per       time.Duration `json:"per,omitempty"` // in nanoseconds
 	Burst     int64         `json:"burst,omitempty"`
 	Algorithm string        `json:"algorithm,omitempty"`
-	Month     bool          `json:"month,omitempty"` // the windows are calendar months in the domain's time zone; Per is not used
+	// the windows are calendar months in the domain's time zone; Per is not used
+	Month bool `json:"month,omitempty"`
 }
 
 // empty reports whether nothing is known any more.

@@ -18,12 +18,12 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// books are several that share a Redis, and hear of each other's changes unless deaf.
+// books are several that share a Redis, and get news of each other's changes unless cut.
 type books struct {
 	redis *servers.Redis
-	mu    sync.Mutex // guards all and deaf
+	mu    sync.Mutex // guards all and cut
 	all   []*Book
-	deaf  bool
+	cut   bool
 	skip  atomic.Int64 // by which the clock is ahead, in ns
 }
 
@@ -34,12 +34,13 @@ func (b *books) open(t *testing.T, bytes int64) *Book {
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{b.redis.Addr}}})
 	t.Cleanup(f.Close)
 	book := New(Config{
-		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() }, Bytes: bytes, Patience: 2 * time.Second,
+		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() },
+		Bytes: bytes, Patience: 2 * time.Second,
 		Now: b.now, Publish: func(_ context.Context, key, class string) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			for _, other := range b.all {
-				if !b.deaf {
+				if !b.cut {
 					other.Forget(key, class)
 				}
 			}
@@ -109,7 +110,7 @@ func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
 	give(t, one, "alice", "gold")
 	expectTier(t, other, "alice", "gold")
 	expectTier(t, other, "bob", "none")
-	all.deaf = true
+	all.cut = true
 	give(t, one, "alice", "silver")
 	give(t, one, "bob", "gold")
 	expectTier(t, other, "alice", "gold")
@@ -153,7 +154,8 @@ func TestChangesDoNotOverwriteEachOther(t *testing.T) {
 	done.Go(func() {
 		_, _, err := other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
 		for errors.Is(err, errBusy) {
-			_, _, err = other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
+			_, _, err = other.Change(context.Background(), user("alice"), "tester",
+				func(r *Record) { r.Note = "noted" })
 		}
 	})
 	done.Wait()
@@ -222,7 +224,8 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
 	b := New(Config{Now: func() time.Time { return now }})
 	block := func(name string) error {
-		_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
+		_, _, err := b.Change(t.Context(), user(name), "tester",
+			func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
 		return err
 	}
 	give(t, b, "alice", "gold")
@@ -278,25 +281,28 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}
 		one, other := all.open(t, 0), all.open(t, 0)
-		_, _, err := one.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier, r.Control = "gold", true })
+		_, _, err := one.Change(t.Context(), user("alice"), "tester",
+			func(r *Record) { r.Tier, r.Control = "gold", true })
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []string
+		var announced []string
 		publish := one.cfg.Publish
 		one.cfg.Publish = func(ctx context.Context, key, class string) error {
 			all.mu.Lock()
-			told = append(told, key+" "+class)
+			announced = append(announced, key+" "+class)
 			all.mu.Unlock()
 			return publish(ctx, key, class)
 		}
 		var wanted []Swap
 		until := time.Now().Add(time.Hour).UTC()
 		for n := range count {
-			wanted = append(wanted, Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
+			wanted = append(wanted,
+				Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
 		}
 		acme := Identity{Domain: "shop", Kind: Tenant, Name: "acme"}
-		wanted = append(wanted, Swap{Identity: user("alice")}, Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
+		wanted = append(wanted, Swap{Identity: user("alice")},
+			Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
 		expectTier(t, other, "user-1", "none")
 		expectTier(t, other, "alice", "gold")
 		for _, want := range []int{len(wanted), 0} {
@@ -316,11 +322,11 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 			return nil
 		})
 		want := len(wanted)
-		if want > tellEach {
+		if want > announceEach {
 			want = 2 // classes
 		}
-		if len(told) != want {
-			t.Errorf("after %d records %d news were told, want %d", len(wanted), len(told), want)
+		if len(announced) != want {
+			t.Errorf("after %d records %d news were announced, want %d", len(wanted), len(announced), want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (b *Book) follow(ctx context.Context) {
 // maxClasses is how many classes of the index are read at most. Those that last come first.
 const maxClasses = 50_000
 
-// readIndex reads which kinds of records there are. Kinds that were heard of after the question stay.
+// readIndex reads which kinds of records there are. Kinds that became known after the question stay.
 func (b *Book) readIndex(ctx context.Context) error {
 	asked := b.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
@@ -174,7 +174,8 @@ func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
 		return b.await(id, key, changes)
 	}
 	now := b.cfg.Now()
-	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)),
+		bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	if item != nil {
 		r, length, err := recordOf(item)
 		if err != nil {

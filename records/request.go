@@ -56,7 +56,7 @@ func ReadLimits(written []LimitRequest) ([]Limit, error) {
 			err = fmt.Errorf("another one has the name %q", w.Name)
 		}
 		if err == nil && l.Unlimited && len(written) > 1 {
-			err = errors.New("unlimited stands beside other limits: keep one or the other")
+			err = errors.New("unlimited and other limits are both given: keep one or the other")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("limit %d: %w", i+1, err)
@@ -71,13 +71,15 @@ func ReadLimits(written []LimitRequest) ([]Limit, error) {
 func (w *LimitRequest) limit() (Limit, error) {
 	l := Limit{Name: w.Name}
 	if utf8.RuneCountInString(w.Name) > maxLimitName || !Printable(w.Name) || strings.ContainsAny(w.Name, `"\\`) {
-		return l, fmt.Errorf("the name must have at most %d characters, none of them quotes, backslashes or control characters",
-			maxLimitName)
+		return l,
+			fmt.Errorf(
+				"the name must have at most %d characters, none of them quotes, backslashes or control characters",
+				maxLimitName)
 	}
 	if w.Unlimited != nil {
 		l.Unlimited = true
 		if !*w.Unlimited || w.Count != nil || w.Per != "" || w.Burst != nil || w.Algorithm != "" {
-			return l, errors.New("unlimited: true stands alone: remove count, per, burst and algorithm")
+			return l, errors.New("unlimited: true must be alone: remove count, per, burst and algorithm")
 		}
 		return l, nil
 	}
@@ -132,7 +134,7 @@ func ParseSpan(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// Printable reports whether a text has no control characters, so that it may stand in an answer.
+// Printable reports whether a text is without control characters, so that it may be in an answer.
 func Printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

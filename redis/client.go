@@ -1,6 +1,6 @@
 // Package redis reaches Redis servers: one server, the master that sentinels name, a cluster, a ring. Connections,
 // TLS and logins are those of go-redis. Of its own are the batcher, which makes one pipeline of all requests that
-// wait for one server, and the placement of a ring. A breaker stands in front of each server. Package redis carries
+// wait for one server, and the placement of a ring. A breaker guards each server. Package redis carries
 // scripts and commands and does not know what they mean.
 package redis
 
@@ -16,6 +16,22 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+// The breaker in front of each server, in the words of package breaker.
+type (
+	// BreakerConfig sets up the breakers.
+	BreakerConfig = breaker.Config
+	// BreakerState is what a breaker does with calls.
+	BreakerState = breaker.State
+	// BreakerStats is the state of a breaker and its counts.
+	BreakerStats = breaker.Stats
+)
+
+// The states of a breaker that other rooms ask for.
+const (
+	BreakerClosed = breaker.Closed // calls pass
+	BreakerOpen   = breaker.Open   // no call passes
+)
+
 // Config sets up a Client. The zero value works, against a server on this machine.
 type Config struct {
 	Servers
@@ -25,8 +41,9 @@ type Config struct {
 	Queue    int            // requests that may wait for one server; default 8192
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
 
-	OnBreaker func(server string, from, to breaker.State) // called for each change of a server's breaker; must not block
-	OnPanic   func(fault any)                             // called after a panic in the background; nil: the process ends
+	// called for each change of a server's breaker; must not block
+	OnBreaker func(server string, from, to breaker.State)
+	OnPanic   func(fault any) // called after a panic in the background; nil: the process ends
 	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its
 	// first failure.
 	OnCall func(server string, requests, charges int, took time.Duration, reason string)
@@ -37,8 +54,8 @@ type Client struct {
 	cfg           Config
 	fixed         []*Server // unless it is a cluster: the one server, or those of the ring
 	hashes        []uint64  // of a ring: of the addresses of its servers
-	sentinel      *sentinel // nil: there are none
-	cluster       *cluster  // nil: it is none
+	sentinel      *sentinel // nil without sentinels
+	cluster       *cluster  // nil unless it is one
 	watch         *watch    // of sentinels or a cluster; else nil
 	opened, ended atomic.Int64
 }
@@ -110,7 +127,7 @@ func (c *Client) Everywhere() []*Server {
 }
 
 // Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key
-// stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
+// means any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
 // or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	cold := c.Server(key).command(ctx, c.Slot(key), args)

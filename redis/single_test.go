@@ -106,7 +106,8 @@ func TestColdCommands(t *testing.T) {
 		{[]any{"HGETALL", "h"}, []any{"field", "5"}},
 		{[]any{"MGET", "k", "none"}, []any{"text", nil}},
 	} {
-		for name, send := range map[string]func(context.Context, string, ...any) (any, error){"Run": c.Run, "Ask": c.Ask} {
+		for name, send := range map[string]func(context.Context, string, ...any) (any, error){"Run": c.Run,
+			"Ask": c.Ask} {
 			if step.args[0] == "HSET" && name == "Ask" {
 				continue
 			}
@@ -186,8 +187,10 @@ func TestAnACLUser(t *testing.T) {
 	allowed, forbidden, last := add("a"), add("b"), add("a")
 	c.Server("a").Do(allowed, forbidden, last)
 	await(t, allowed, forbidden, last)
-	if allowed.Err != nil || redis.Reason(forbidden.Err) != redis.ReasonNoPerm || last.Err != nil || last.Reply[1] != 3 {
-		t.Errorf("beside a key that the user may not touch: %v, %v, %v %v", allowed.Err, forbidden.Err, last.Err, last.Reply)
+	if allowed.Err != nil || redis.Reason(forbidden.Err) != redis.ReasonNoPerm || last.Err != nil ||
+		last.Reply[1] != 3 {
+		t.Errorf("beside a key that the user may not touch: %v, %v, %v %v", allowed.Err, forbidden.Err, last.Err,
+			last.Reply)
 	}
 	get := redis.NewScript("return redis.call('GET', KEYS[1])", false)
 	_, err = do(t, c, &redis.Pending{Script: get, Keys: []string{"a"}, Replies: 1})

@@ -7,7 +7,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // appendHeaders writes the headers of the client's response. Envoy adds them to admitted and refused ones alike.
@@ -67,7 +66,7 @@ func (s *Service) headerStatus(statuses []engine.Status) int {
 
 // quota reports whether a limit is one: by its own mode, or in a tree by that of the whole sidecar.
 func (s *Service) quota(e *descriptors.Effect) bool {
-	return e.Mode == limit.Quota || (s.config.Quota && e.Tree)
+	return e.Quota() || (s.config.Quota && e.Tree)
 }
 
 // leastRemaining is the first status with a limit and the fewest left, or -1.

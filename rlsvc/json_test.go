@@ -145,7 +145,8 @@ func TestJSONAnswersOddRequests(t *testing.T) {
 	})}
 	for body, want := range map[string]string{
 		`{}`: `{"overallCode":"OK"}`,
-		`{"domain": "", "descriptors": [{}, {"limit": {"requestsPerUnit": 1}}]}`: `{"overallCode":"OK","statuses":[{"code":"OK"},{"code":"OK"}]}`,
+		`{"domain": "", "descriptors": [{}, {"limit": {"requestsPerUnit": 1}}]}`: `{"overallCode":"OK",` +
+			`"statuses":[{"code":"OK"},{"code":"OK"}]}`,
 	} {
 		got := post(config, http.MethodPost, strings.NewReader(body))
 		if got.Code != 200 || got.Body.String() != want {

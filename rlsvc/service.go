@@ -60,8 +60,9 @@ func New(config Config) *Service {
 	}
 	s := &Service{config: config}
 	calls := door.Config{
-		Name: "rls", Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit", Engine: config.Engine,
-		Fresh: s.fresh, Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
+		Name: "rls", Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit",
+		Engine: config.Engine,
+		Fresh:  s.fresh, Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
 	}
 	s.door = door.New(calls)
 	calls.Name = jsonName

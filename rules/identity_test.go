@@ -122,7 +122,8 @@ func TestKeys(t *testing.T) {
     keys:
       - { id: a, sha256: "1111111111111111111111111111111111111111111111111111111111111111" }
       - { id: b, sha256: "2222222222222222222222222222222222222222222222222222222222222222", user: bob, revoked: true }
-      - { id: c, sha256: "3333333333333333333333333333333333333333333333333333333333333333", limits: [50/1s, unlimited], burst: 80 }
+      - { id: c, sha256: "3333333333333333333333333333333333333333333333333333333333333333", limits: [50/1s,
+          unlimited], burst: 80 }
 `)
 	users := []string{}
 	for _, key := range got.Keys.Keys {
@@ -174,7 +175,8 @@ func TestResolversAreMadeForWhatIsUsed(t *testing.T) {
 	write(t, domain("shop")+"rules: []\n", dir, "a.yaml")
 	write(t, domain("shop")+`identity:
   client_ip: { trusted_hops: 3 }
-  api_keys: { query: k, keys: [{ id: ci, sha256: "1111111111111111111111111111111111111111111111111111111111111111", limits: [1/1s] }] }
+  api_keys: { query: k, keys: [{ id: ci, sha256: "1111111111111111111111111111111111111111111111111111111111111111",
+      limits: [1/1s] }] }
 `, dir, "b.yaml")
 	write(t, domain("other")+"rules: 7\n", dir, "c.yaml")
 	if load := NewFiles(cfg).Load(); !load.Rejected() || len(made) > 0 {

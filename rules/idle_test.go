@@ -147,7 +147,8 @@ func TestRulesThatDoSomething(t *testing.T) {
 `,
 		"unusual endpoints": `rules:
   - { name: dots, match: { endpoints: ["/.*", "/**/.git/**"] }, action: block }
-  - { name: a, scope: user, limit: 5/1m, match: { endpoints: ["/report.*", "/Products(1)", "/$metadata", "/v1/jobs:cancel", "/a+b"], methods: [propfind] } }
+  - { name: a, scope: user, limit: 5/1m, match: { endpoints: ["/report.*", "/Products(1)", "/$metadata",
+      "/v1/jobs:cancel", "/a+b"], methods: [propfind] } }
 `,
 		"post_paid over both": `identity:
   client_ip: { trusted_hops: 1 }

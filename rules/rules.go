@@ -13,12 +13,15 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
+// Problem is what is wrong with a rule file, and where.
+type Problem = descriptors.Problem
+
 // Load is what came of one attempt to load all rules.
 type Load struct {
-	Set      *descriptors.Set      // nil: refused, the last good set stays
-	Problems []descriptors.Problem // everything that was found, warnings included, by file, line and column
-	Err      error                 // the rules could not be read at all; Set is nil then
-	Files    int                   // rule files that were read
+	Set      *descriptors.Set // nil: refused, the last good set stays
+	Problems []Problem        // everything that was found, warnings included, by file, line and column
+	Err      error            // the rules could not be read at all; Set is nil then
+	Files    int              // rule files that were read
 	// of what the rule files hold and of the set; the same wherever both are; empty without a Set
 	Hash string
 

@@ -78,7 +78,7 @@ func Guard(read func()) (fault any) {
 	return nil
 }
 
-// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
+// badByte finds bytes that no YAML file may hold, because the YAML library does not return where they are.
 func badByte(text []byte) *syntaxError {
 	rest := text
 	for len(rest) > 0 {

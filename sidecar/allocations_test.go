@@ -46,10 +46,13 @@ func limited(domain string, keys ...string) proto.Message {
 // checked is a call of ext_authz.
 func checked(domain, method string) proto.Message {
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7"}}}},
+		Source: &authv3.AttributeContext_Peer{
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: "192.0.2.7"}}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: method, Path: "/items/7?page=2", Host: "shop.example",
-			Headers: map[string]string{":path": "/items/7?page=2", "user-agent": "curl/8", "accept": "*/*", "x-request-id": "6c2d7b1e"},
+			Headers: map[string]string{":path": "/items/7?page=2", "user-agent": "curl/8", "accept": "*/*",
+				"x-request-id": "6c2d7b1e"},
 		}},
 		ContextExtensions: map[string]string{"domain": domain},
 	}}
@@ -120,7 +123,8 @@ func TestAServedCallHasABudget(t *testing.T) {
 func BenchmarkServedCall(b *testing.B) {
 	s := begin(b, budgetRules)
 	conn := dial(b, s.Addresses().GRPC)
-	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" + authService + "/Check"}
+	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" +
+		authService + "/Check"}
 	for _, of := range budgets {
 		wire, err := proto.Marshal(of.message)
 		if err != nil {

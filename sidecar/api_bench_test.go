@@ -20,7 +20,7 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		user := fmt.Sprint("user-", len(took))
-		for _, s := range all { // each has cached that there is no record
+		for _, s := range all { // each has cached that a record is missing
 			if code, err := ask(dial(b, s.Addresses().GRPC), user); err != nil || code != codeOK {
 				b.Fatalf("%s gets %v, %v", user, code, err)
 			}
@@ -47,7 +47,9 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 func BenchmarkExplain(b *testing.B) {
 	redis := servers.StartRedis(b)
 	s := begin(b, operatedRules, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
+	request := fields{"rls": fields{"domain": "shop",
+		"descriptors": []fields{
+			{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
 	for b.Loop() {
 		s.operate(b, "/v1/explain", request)
 	}

@@ -50,7 +50,8 @@ func TestCodecCarriesExtAuthz(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.GetStatus().GetCode() != int32(codes.PermissionDenied) || answer.GetDeniedResponse().GetStatus().GetCode() != 403 {
+		if answer.GetStatus().GetCode() != int32(codes.PermissionDenied) ||
+			answer.GetDeniedResponse().GetStatus().GetCode() != 403 {
 			t.Errorf("answered %v", answer)
 		}
 		if !strings.Contains(answer.GetDeniedResponse().GetBody(), path) {
@@ -88,8 +89,9 @@ func TestReflectionShowsExtAuthz(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
-	err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: "envoy.service.auth.v3.Authorization"}})
+	err = stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: "envoy.service.auth.v3.Authorization"}})
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
@@ -98,7 +100,9 @@ func TestReflectionShowsExtAuthz(t *testing.T) {
 		t.Fatalf("reflection: %v", err)
 	}
 	files := reply.GetFileDescriptorResponse().GetFileDescriptorProto()
-	if !slices.ContainsFunc(files, func(f []byte) bool { return bytes.Contains(f, []byte("envoy/service/auth/v3/external_auth.proto")) }) {
+	if !slices.ContainsFunc(files, func(f []byte) bool {
+		return bytes.Contains(f, []byte("envoy/service/auth/v3/external_auth.proto"))
+	}) {
 		t.Errorf("reflection does not show the service: %v", reply)
 	}
 }

@@ -43,7 +43,8 @@ func (refusingDecider) Decide(_ context.Context, req *descriptors.Request, v *en
 	for i := range req.Descriptors {
 		s := engine.Status{}
 		if i == 0 {
-			e := &descriptors.Effect{Unit: descriptors.Minute, Multiplier: 1, Limit: limit.Limit{Count: 10, Window: time.Minute}}
+			e := &descriptors.Effect{Unit: descriptors.Minute, Multiplier: 1,
+				Limit: limit.Limit{Count: 10, Window: time.Minute}}
 			if entries := req.Descriptors[0].Entries; len(entries) > 0 {
 				e.Name = entries[0].Value
 			}
@@ -86,7 +87,7 @@ func codecDoor(tb testing.TB, opts ...grpc.ServerOption) *grpc.ClientConn {
 	}, append(opts, grpc.ForceServerCodecV2(door.NewCodec()))...)
 }
 
-// rawCodec sends and takes bytes as they are: it stands for an Envoy that sends what generated code would not.
+// rawCodec sends and takes bytes as they are: as an Envoy would that sends what generated code would not.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return proto.Name }
@@ -180,8 +181,9 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
-	err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: "envoy.service.ratelimit.v3.RateLimitService"}})
+	err = stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: "envoy.service.ratelimit.v3.RateLimitService"}})
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
@@ -190,7 +192,9 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 		t.Fatalf("reflection: %v", err)
 	}
 	files := reply.GetFileDescriptorResponse().GetFileDescriptorProto()
-	if !slices.ContainsFunc(files, func(f []byte) bool { return bytes.Contains(f, []byte("envoy/service/ratelimit/v3/rls.proto")) }) {
+	if !slices.ContainsFunc(files, func(f []byte) bool {
+		return bytes.Contains(f, []byte("envoy/service/ratelimit/v3/rls.proto"))
+	}) {
 		t.Errorf("reflection does not show the service: %v", reply)
 	}
 }
@@ -198,7 +202,8 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 // generatedService answers with generated code.
 type generatedService struct{}
 
-func (generatedService) ShouldRateLimit(_ context.Context, req *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (generatedService) ShouldRateLimit(_ context.Context, req *ratelimitv3.RateLimitRequest) (
+	*ratelimitv3.RateLimitResponse, error) {
 	statuses := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(req.GetDescriptors()))
 	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK, Statuses: statuses}, nil
 }
@@ -236,7 +241,8 @@ func TestAnswersReachTheirOwnCallers(t *testing.T) {
 				if status.Code(err) == codes.Canceled && i%10 == 9 {
 					continue
 				}
-				if got := answer.GetStatuses(); err != nil || len(got) != 2 || got[0].GetCurrentLimit().GetName() != name {
+				if got := answer.GetStatuses(); err != nil || len(got) != 2 ||
+					got[0].GetCurrentLimit().GetName() != name {
 					t.Errorf("%s got %v, %v", name, answer, err)
 					return
 				}

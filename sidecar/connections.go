@@ -3,8 +3,8 @@ package sidecar
 import (
 	"net"
 
-	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 

@@ -135,7 +135,8 @@ func TestHeadersHaveBounds(t *testing.T) {
 	r := begin(t, twoPerYear, "USE_PROMETHEUS=true")
 	a := r.Addresses()
 	client := browser()
-	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431, a.Debug + "/stats": 200} {
+	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431,
+		a.Debug + "/stats": 200} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +153,7 @@ func TestHeadersHaveBounds(t *testing.T) {
 	}
 }
 
-// gRPC waits for the greeting of each new connection before it tells the others to go elsewhere.
+// gRPC waits for the greeting of each new connection before it sends the others elsewhere.
 func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	r := begin(t, twoPerYear)
 	expectCodes(t, dial(t, r.Addresses().GRPC), "alice", codeOK)

@@ -43,7 +43,8 @@ func call(t *testing.T, conn net.Conn, message []byte, ends bool) {
 	fields := hpack.NewEncoder(&block)
 	for _, field := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
-		{Name: ":path", Value: "/" + rateLimitService + "/ShouldRateLimit"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: ":path", Value: "/" + rateLimitService + "/ShouldRateLimit"},
+		{Name: "content-type", Value: "application/grpc"},
 	} {
 		_ = fields.WriteField(field) // into memory
 	}
@@ -89,7 +90,8 @@ func TestWhatAPeerHoldsIsCounted(t *testing.T) {
 			call(t, conn, message[:sent], sent == len(message))
 			servers.Await(t, c.name+": "+what, func() error {
 				if held := c.s.serving.clients.Stats().Bytes; held < c.idle+int64(len(message))*9/10 {
-					return fmt.Errorf("%d bytes are held, want those of a connection and of %d bytes more", held, len(message))
+					return fmt.Errorf("%d bytes are held, want those of a connection and of %d bytes more", held,
+						len(message))
 				}
 				return nil
 			})

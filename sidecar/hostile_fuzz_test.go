@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -56,10 +56,12 @@ type readers struct {
 
 // openReaders opens them at an address.
 func openReaders(f *testing.F, address string) *readers {
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	ends := func(fault any) { panic(fault) }
-	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}, Silence: 100 * time.Millisecond, OnPanic: ends})
-	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true})}
+	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}},
+		Silence: 100 * time.Millisecond, OnPanic: ends})
+	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond,
+		Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
 	r.book = records.New(records.Config{

@@ -18,7 +18,7 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings as it is told,
+// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings like that,
 // without a network: so that time is the bubble's.
 func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *grpc.ClientConn {
 	t.Helper()
@@ -35,8 +35,11 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 		defer close(stopped)
 		_ = server.Serve(wire) // ends with Stop
 	}()
-	conn, err := grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithKeepaliveParams(ping),
-		grpc.WithIdleTimeout(0), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return wire.Dial() }))
+	conn, err := grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(ping),
+		grpc.WithIdleTimeout(0), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			return wire.Dial()
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,8 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 // off.
 func TestAClientThatPingsEveryTenSecondsIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true})
+		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second,
+			PermitWithoutStream: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if conn.WaitForStateChange(ctx, connectivity.Ready) {
@@ -73,7 +77,8 @@ const parting = 10 * time.Second
 func TestAConnectionEndsWithItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m", "GRPC_MAX_CONNECTION_AGE_GRACE=1m")
+		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m",
+			"GRPC_MAX_CONNECTION_AGE_GRACE=1m")
 		if !conn.WaitForStateChange(t.Context(), connectivity.Ready) {
 			t.Fatal("the connection never ends")
 		}
@@ -87,7 +92,8 @@ func TestAConnectionEndsWithItsAge(t *testing.T) {
 func TestCallsHaveAGraceAfterTheAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m", "GRPC_MAX_CONNECTION_AGE_GRACE=5m")
+		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m",
+			"GRPC_MAX_CONNECTION_AGE_GRACE=5m")
 		stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
 		for err == nil {
 			_, err = stream.Recv()

@@ -98,7 +98,8 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 // the test.
 func launch(t testing.TB, counter engine.Counter, file string, environ ...string) *running {
 	t.Helper()
-	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)
+	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"},
+		environ...)...)
 	r := &running{log: new(logBuffer), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
 	s, err := assemble(cfg, World{}, counter)
@@ -180,8 +181,9 @@ func ask(conn *grpc.ClientConn, user string) (ratelimitv3.RateLimitResponse_Code
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	answer, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
-		Domain:      "shop",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+		Domain: "shop",
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
 	})
 	return answer.GetOverallCode(), err
 }
@@ -232,7 +234,7 @@ func expectPage(t *testing.T, address, path string, code int, text string) {
 	}
 }
 
-// scripted is a store that does what a test says before it admits.
+// scripted is a store that runs a function of the test before it admits.
 type scripted struct {
 	mu   sync.Mutex // guards then
 	then func()

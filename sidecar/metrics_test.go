@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// statsdServer listens as statsd does, and hands on what the first connection brings.
+// statsdServer listens as statsd does, and returns what the first connection sends.
 func statsdServer(t *testing.T) (port string, lines <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,8 @@ func statsdServer(t *testing.T) (port string, lines <-chan string) {
 
 func TestStatsdGetsWhatWasCounted(t *testing.T) {
 	port, lines := statsdServer(t)
-	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
+	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port,
+		"STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
 	for range 3 {
 		sendJSON(t, s, "shop", "user", "alice", "")
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -20,12 +20,13 @@ import (
 // that user's, without its name in the open.
 func TestMissingRecordsAreAskedFor(t *testing.T) {
 	server := servers.StartRedis(t)
-	keys := descriptors.NewRecordKeys("", []byte("sesame"))
-	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
+	keys := keys.NewNames("", []byte("sesame"))
+	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10),
+		"|filling")
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
-	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
+	t.Cleanup(peers.Receive(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
 	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string

@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -37,7 +38,7 @@ func (s *Sidecar) openRecord() error {
 	cfg := journal.Config{
 		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
 		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length),
-		Name:   descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
+		Name:   keys.NewNames(s.cfg.Store.KeyPrefix, secret).Identity,
 		Caches: s.caches, OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
 	}
 	s.counts.journal = journal.New(cfg)
@@ -45,7 +46,7 @@ func (s *Sidecar) openRecord() error {
 }
 
 // appendTo returns what appends entries to the streams.
-func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(stream string, e *journal.Entry) error {
+func appendTo(own *redis.Client, keys keys.Names, length int) func(stream string, e *journal.Entry) error {
 	return func(stream string, e *journal.Entry) error {
 		key := keys.Shared(stream)
 		words := []any{"XADD", key, "MAXLEN", "~", length, "*"}

@@ -17,7 +17,7 @@ import (
 // toNowhere makes a sidecar with a store of a test record, once recordTo has given it where to.
 var toNowhere = []string{"RECORD=true", "REDIS_URL=127.0.0.1:1"}
 
-// recordTo makes a sidecar record, to nowhere.
+// recordTo makes a sidecar record, and drops what it writes.
 func recordTo(t testing.TB, s *Sidecar) {
 	cfg := journal.Config{
 		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,

@@ -22,12 +22,15 @@ func (c *copied) keyed() map[string]int64 {
 // TestKeysOfTheRateLimitService are counted beside their users, by names that do not show them.
 func TestKeysOfTheRateLimitService(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
+	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n"+
+		"  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
 	client := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC))
 	for range 3 {
-		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}, {Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
-		}})
+		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
+			Descriptors: []*commonv3.RateLimitDescriptor{
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

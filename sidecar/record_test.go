@@ -136,11 +136,15 @@ func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]
 	t.Helper()
 	all := map[string]string{":path": path}
 	maps.Copy(all, headers)
-	answer, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source:            &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7"}}}},
-		Request:           &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Path: path, Headers: all}},
-		ContextExtensions: map[string]string{"domain": "shop"},
-	}})
+	answer, err := authv3.NewAuthorizationClient(conn).Check(t.Context(),
+		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Source: &authv3.AttributeContext_Peer{
+				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: "192.0.2.7"}}}},
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+				Method: "GET", Path: path, Headers: all}},
+			ContextExtensions: map[string]string{"domain": "shop"},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +153,8 @@ func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]
 
 func TestBothDoorsAreRecorded(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, recordedRules, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "RECORD_REGION=eu", "CACHE_KEY_PREFIX=p")
+	s := begin(t, recordedRules, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "RECORD_REGION=eu",
+		"CACHE_KEY_PREFIX=p")
 	conn := dial(t, s.Addresses().GRPC)
 	expectCodes(t, conn, "bob", codeOK, codeOK, codeOver)
 	if !check(t, conn, "/items/?page=2", nil) || check(t, conn, "/items", nil) {
@@ -161,10 +166,14 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1, "ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
-	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
-	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
-	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
+	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1,
+		"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2,
+		"user:bob refused": 1})
+	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1,
+		"ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1,
+		"/items refused": 1, "/ refused": 1})
 	key := "key:" + journal.KeyOf("ci")
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 1, key + " refused": 1})
 	if !got.ended[journal.UsageStream] || !got.ended[journal.EventsStream] || len(got.events) != 6 {
@@ -179,7 +188,8 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 			t.Errorf("the event of an API key: %+v", one)
 		}
 	}
-	if e.Rule != "reads" || e.Identity != "ip:192.0.2.7" || e.IP != "192.0.2.7" || e.Endpoint != "/items" || e.Count != 1 || e.Limit != 1 || e.Cost != 1 ||
+	if e.Rule != "reads" || e.Identity != "ip:192.0.2.7" || e.IP != "192.0.2.7" || e.Endpoint != "/items" ||
+		e.Count != 1 || e.Limit != 1 || e.Cost != 1 ||
 		e.Status != 429 || e.RetryAfter <= 0 || e.Weight != 1 || time.Since(time.UnixMicro(e.At)) > time.Hour {
 		t.Errorf("the event of a refusal: %+v", e)
 	}
@@ -192,7 +202,7 @@ func wantSums(t testing.TB, what string, got, want map[string]int64) {
 	}
 }
 
-// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms
+// askMany asks for some users from several goroutines, and returns what was answered, in the terms
 // of the record.
 func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	t.Helper()
@@ -236,7 +246,8 @@ func (r *running) awaitEntries(t testing.TB) {
 func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	proxy := servers.StartProxy(t, redis.Addr)
-	s := begin(t, strings.ReplaceAll(twoPerYear, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=0")
+	s := begin(t, strings.ReplaceAll(twoPerYear, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true",
+		"RECORD_ALLOWED_ONE_IN=0")
 	conn := dial(t, s.Addresses().GRPC)
 	want := askMany(t, conn, 50)
 	proxy.Set(servers.Fault{Mode: servers.DropReplies})
@@ -297,7 +308,8 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Event: &journal.Detail{Weight: 1}})
+	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann",
+		Requests: 1, Event: &journal.Detail{Weight: 1}})
 	s.stop()
 	<-s.done
 	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {
@@ -309,7 +321,8 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 	for _, plain := range []string{"false", "true"} {
 		redis := servers.StartRedis(t)
-		s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
+		s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1",
+			"KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
 		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
 		s.halt(t)
 		got, err := readRecord(t, s)
@@ -333,7 +346,8 @@ func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
 	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 		Domain: "llm",
 		Descriptors: []*commonv3.RateLimitDescriptor{{
-			Entries:    []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}, {Key: "model", Value: model}},
+			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"},
+				{Key: "model", Value: model}},
 			HitsAddend: wrapperspb.UInt64(hits),
 		}},
 	})

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 // The topics of what sidecars announce to each other.
@@ -33,10 +33,10 @@ func (s *Sidecar) openRecords() {
 	}
 	keys := s.recordKeys()
 	cfg.Redis = s.counts.redis.Client()
-	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
-	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
+	cfg.Key = func(id *records.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
+	cfg.Index, cfg.Claims, cfg.Serves = keys.Shared("index"), keys.Shared("claims"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
-		return s.updates.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
+		return s.updates.peers.Send(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
 		return askForRecords(ctx, cfg.Redis, keys, ids)
@@ -51,7 +51,7 @@ func (s *Sidecar) hasRules(domain string) bool {
 }
 
 // askForRecords asks the control plane to put records back before others.
-func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.RecordKeys, ids []records.Identity) error {
+func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []records.Identity) error {
 	var all []peers.MissingRecord
 	for i := range ids {
 		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
@@ -65,8 +65,8 @@ func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.Record
 }
 
 // recordKeys makes the keys of what is kept beside the counters.
-func (s *Sidecar) recordKeys() descriptors.RecordKeys {
-	return descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
+func (s *Sidecar) recordKeys() keys.Names {
+	return keys.NewNames(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
 }
 
 // openPeers subscribes to what other sidecars announce.
@@ -125,7 +125,7 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 	if s.updates.peers == nil {
 		return nil
 	}
-	return errors.Join(s.updates.peers.Tell(ctx, topicReset, reset), s.updates.peers.Tell(ctx, topicCounter, touched))
+	return errors.Join(s.updates.peers.Send(ctx, topicReset, reset), s.updates.peers.Send(ctx, topicCounter, touched))
 }
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
@@ -140,39 +140,9 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}
 	for _, l := range r.Limits[:min(len(r.Limits), records.MaxLimits)] {
-		if one, err := limitOf(l); err == nil {
+		if one, err := l.Compile(); err == nil {
 			d.Limits = append(d.Limits, one)
 		}
 	}
 	return d
-}
-
-// limitOf is a limit of a record in the terms of the rules.
-func limitOf(l records.Limit) (descriptors.Limit, error) {
-	if l.Unlimited {
-		return descriptors.Limit{Unlimited: true, Limit: limit.Limit{Name: l.Name}}, nil
-	}
-	if l.Month {
-		return monthly(l)
-	}
-	algorithm, _ := limit.ParseAlgorithm(l.Algorithm) // an unknown one does not pass the check
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst,
-		Algorithm: algorithm}}
-	err := one.Validate()
-	if err != nil {
-		return one, fmt.Errorf("limit of a record: %w", err)
-	}
-	return one, nil
-}
-
-// monthly is a limit of a record whose windows are the months of a calendar.
-func monthly(l records.Limit) (descriptors.Limit, error) {
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Algorithm: limit.FixedWindow},
-		CalendarUnit: descriptors.CalendarMonth}
-	one.Window = one.CalendarUnit.Length()
-	err := one.Validate()
-	if err != nil {
-		return one, fmt.Errorf("limit of a record: %w", err)
-	}
-	return one, nil
 }

@@ -3,9 +3,7 @@ package sidecar
 import (
 	"fmt"
 
-	"github.com/spillway-mesh/spillway/breaker"
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
@@ -15,11 +13,8 @@ import (
 func (s *Sidecar) openRedis() error {
 	cfg := store.RedisConfig{
 		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.counts.budget.denials,
-		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
+		Leases: s.cfg.Store.Leases, Heartbeat: keys.Heartbeat(s.cfg.Store.KeyPrefix),
 		OnError: s.reports.observer.StoreFailed,
-		OnLate: func(part *limit.Request, err error) {
-			s.counts.engine.Late(part.Fate, part.Charges, part.Decisions, err)
-		},
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
@@ -66,9 +61,9 @@ func (s *Sidecar) openClients() ([]*redis.Client, error) {
 // perSecond begins the names of servers of REDIS_PERSECOND.
 const perSecond = "per-second "
 
-// breakerConfig is the settings in the terms of package breaker.
-func breakerConfig(b settings.Breaker) breaker.Config {
-	return breaker.Config{Failures: uint32(b.Failures), Open: b.Open, Probes: uint32(b.Probes)}
+// breakerConfig is the settings in the terms of package redis.
+func breakerConfig(b settings.Breaker) redis.BreakerConfig {
+	return redis.BreakerConfig{Failures: uint32(b.Failures), Open: b.Open, Probes: uint32(b.Probes)}
 }
 
 // whereRedis returns where counts are kept, for a line of the log.

@@ -17,8 +17,10 @@ func TestRedisCertificatesAreReadAgain(t *testing.T) {
 	cert, key := before.issue(t, "localhost", 2)
 	ours, oursKey := before.issue(t, "sidecar", 3)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
-	redis := servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", before.file)
-	s := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file, "REDIS_TLS_CLIENT_CERT="+ours,
+	redis := servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", before.file)
+	s := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file,
+		"REDIS_TLS_CLIENT_CERT="+ours,
 		"REDIS_TLS_CLIENT_KEY="+oursKey, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	servers.Await(t, "readiness", func() error { return readyz(t, s, "ok\n") })
 	newCert, newKey := after.issue(t, "localhost", 4)
@@ -33,7 +35,9 @@ func TestRedisCertificatesAreReadAgain(t *testing.T) {
 		}
 		write(t, to, string(text))
 	}
-	servers.Await(t, "the sidecar to reach Redis with its new certificate", func() error { return readyz(t, s, "ok\n") })
+	servers.Await(t, "the sidecar to reach Redis with its new certificate", func() error {
+		return readyz(t, s, "ok\n")
+	})
 	client := dial(t, s.Addresses().GRPC)
 	for n := range idleConnections { // over TLS it shows only in its next call that a connection has ended
 		expectCodes(t, client, fmt.Sprint("user-", n), codeOK)

@@ -32,6 +32,8 @@ func TestRulesThatAreRequired(t *testing.T) {
 	health(healthv1.HealthCheckResponse_SERVING)
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
 	write(t, s.rules, "domain: [broken again")
-	servers.Await(t, "the refused load", func() error { return readyz(t, s, "ok (degraded: rules: the newest load was refused") })
+	servers.Await(t, "the refused load", func() error {
+		return readyz(t, s, "ok (degraded: rules: the newest load was refused")
+	})
 	health(healthv1.HealthCheckResponse_SERVING)
 }

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rlsvc"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/admin/live"
-	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // topOfFleet asks all sidecars for their rankings.
@@ -75,8 +75,8 @@ func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
 // troubles names what does not work as it should, without asking Redis.
 func (s *Sidecar) troubles() []string {
 	parts := append([]string{}, s.loadsDegraded()...)
-	if s.counts.redis != nil && s.counts.redis.Breaker() == breaker.Open {
-		parts = append(parts, "redis: breaker "+breaker.Open.String())
+	if s.counts.redis != nil && s.counts.redis.Breaker() == redis.BreakerOpen {
+		parts = append(parts, "redis: breaker open")
 	}
 	for _, set := range s.counts.keys.Status() {
 		if set.Err != nil {

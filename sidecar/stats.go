@@ -2,7 +2,7 @@ package sidecar
 
 import (
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/journal"

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/reread"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 

@@ -50,7 +50,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a key and a certificate for it, signed by itself where there is no authority yet.
+// sign makes a key and a certificate for it, signed by itself if it is the first.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -128,12 +128,14 @@ func TestClientsNeedTheRightCertificate(t *testing.T) {
 	envoyCert, envoyKey := a.issue(t, "envoy", 3)
 	otherCert, otherKey := a.issue(t, "other", 4)
 	strangeCert, strangeKey := stranger.issue(t, "envoy", 5)
-	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy", "spiffe://mesh/gateway,spiffe://mesh/envoy"} {
+	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy",
+		"spiffe://mesh/gateway,spiffe://mesh/envoy"} {
 		s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
 			"GRPC_CLIENT_TLS_CACERT="+a.file, "GRPC_CLIENT_TLS_SAN="+san)
 		expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, envoyCert, envoyKey)), "alice", codeOK)
 		for name, option := range map[string]grpc.DialOption{
-			"no certificate": a.client(t, "", ""), "another name": a.client(t, otherCert, otherKey), "another authority": a.client(t, strangeCert, strangeKey),
+			"no certificate": a.client(t, "", ""), "another name": a.client(t, otherCert, otherKey),
+			"another authority": a.client(t, strangeCert, strangeKey),
 		} {
 			_, err := ask(dial(t, s.Addresses().GRPC, option), "alice")
 			if err == nil {
@@ -205,7 +207,8 @@ func serial(t *testing.T, a *authority, s *running) int64 {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	conn, err := tls.Dial("tcp", s.Addresses().GRPC, &tls.Config{RootCAs: pool, ServerName: "server", NextProtos: []string{"h2"}})
+	conn, err := tls.Dial("tcp", s.Addresses().GRPC, &tls.Config{RootCAs: pool, ServerName: "server",
+		NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -214,7 +217,8 @@ func serial(t *testing.T, a *authority, s *running) int64 {
 }
 
 func TestMissingCertificatesAreAnError(t *testing.T) {
-	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
+	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true",
+		"GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
 	cfg.Output = new(logBuffer)
 	_, err := New(cfg)
 	if err == nil {
@@ -227,9 +231,11 @@ func TestRedisOverTLS(t *testing.T) {
 	cert, key := a.issue(t, "server", 2)
 	ours, oursKey := a.issue(t, "sidecar", 3)
 	secure := servers.FreeAddr(t)
-	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file)
+	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file",
+		key, "--tls-ca-cert-file", a.file)
 	s := begin(t, twoPerYear, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
-		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	plain := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
@@ -239,9 +245,12 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "localhost", 2)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
-	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", "no")
-	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file",
+		a.file, "--tls-auth-clients", "no")
+	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
+	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
 	servers.Await(t, "readiness", func() error { return readyz(t, right, "ok\n") })
 	servers.Await(t, "a refused certificate", func() error {

@@ -26,12 +26,14 @@ func watched(t *testing.T, begin func(context.Context) context.Context, o engine
 
 func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 	s := begin(t, twoPerYear)
-	tracer, err := s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.reports.log})
+	tracer, err := s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext",
+		"b3"}, Log: s.reports.log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tracer.Close(t.Context())
-	got := watched(t, tracer.Decide, telemetry.Watch(nil), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	got := watched(t, tracer.Decide, telemetry.Watch(nil), "traceparent",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
 	if got > 4 {
 		t.Errorf("a decision whose caller does not sample makes %v allocations, want at most 4", got)
 	}
@@ -55,7 +57,7 @@ func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 	}
 }
 
-// silent takes connections and never says a word.
+// silent takes connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +109,8 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 func TestTheLastSpansHaveTheTimeThatIsLeft(t *testing.T) {
 	began := time.Unix(100, 0)
 	for after, want := range map[time.Duration]time.Duration{
-		0: time.Second, 2 * time.Second: time.Second, 3500 * time.Millisecond: 400 * time.Millisecond, time.Minute: 100 * time.Millisecond,
+		0: time.Second, 2 * time.Second: time.Second, 3500 * time.Millisecond: 400 * time.Millisecond,
+		time.Minute: 100 * time.Millisecond,
 	} {
 		s := new(Sidecar)
 		s.drained.Store(&began)

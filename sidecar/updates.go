@@ -6,7 +6,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/rules/xds"
 	"github.com/spillway-mesh/spillway/sidecar/settings"

@@ -36,8 +36,10 @@ func decided(t *testing.T, cfg DecisionLogConfig, all ...Summary) (lines []strin
 
 func TestALineTellsOfADecision(t *testing.T) {
 	lines, _ := decided(t, DecisionLogConfig{All: true, Rate: 1},
-		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: engine.Refused, Status: 429, Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
-	const want = `msg=decision door=rls domain=shop rule="per user" scope=user outcome=refused status=429 took_us=1500 degraded=timeout trace_id=abc`
+		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: engine.Refused, Status: 429,
+			Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
+	const want = `msg=decision door=rls domain=shop rule="per user" scope=user outcome=refused status=429 ` +
+		`took_us=1500 degraded=timeout trace_id=abc`
 	if len(lines) != 1 || lines[0] != want {
 		t.Errorf("the log holds %q, want %q", lines, want)
 	}
@@ -81,7 +83,8 @@ func TestDecisionsAreSampled(t *testing.T) {
 }
 
 func TestNoDecisionIsWantedBelowTheLevel(t *testing.T) {
-	l := New(Config{}).DecisionLog(DecisionLogConfig{All: true, Rate: 1, Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	l := New(Config{}).DecisionLog(DecisionLogConfig{All: true, Rate: 1,
+		Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	defer l.Close()
 	if l.Wants(engine.Refused) {
 		t.Error("a decision is wanted, and the level hides it")

@@ -26,7 +26,7 @@ var nasty = map[string]string{
 	"64 KiB of no UTF-8":   strings.Repeat("\xff", 64<<10),
 }
 
-// poor is a value that cannot say what it is.
+// poor is a value whose text cannot be read.
 type poor struct{}
 
 func (poor) Error() string { panic("no words") }
@@ -111,7 +111,8 @@ func TestValuesAreCut(t *testing.T) {
 	for key, most := range map[string]int{"@message": maxMessage, "value": maxValue, "error": wider["error"]} {
 		got := line[key]
 		if len(got) > most || len(got) < most-4 || !strings.HasSuffix(got, "é…") {
-			t.Errorf("%s has %d bytes and ends in %q, want at most %d and a mark", key, len(got), got[max(0, len(got)-8):], most)
+			t.Errorf("%s has %d bytes and ends in %q, want at most %d and a mark", key, len(got),
+				got[max(0, len(got)-8):], most)
 		}
 	}
 	if line["short"] != "é" {
@@ -130,14 +131,16 @@ func TestSecretsNeverAppear(t *testing.T) {
 	for name, event := range events {
 		for _, asJSON := range []bool{true, false} {
 			var out bytes.Buffer
-			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: secretsOf(secret, short, "")}), "dial redis://"+secret+"@host")
+			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: secretsOf(secret, short, "")}),
+				"dial redis://"+secret+"@host")
 			if strings.Contains(out.String(), secret) {
 				t.Errorf("as a %s the secret is told: %s", name, out.String())
 			}
 		}
 	}
 	var out bytes.Buffer
-	NewLogger(LogConfig{Out: &out, Secrets: secretsOf(secret, short)}).Info("redis is away", "error", "login "+secret+" refused")
+	NewLogger(LogConfig{Out: &out, Secrets: secretsOf(secret, short)}).Info("redis is away", "error",
+		"login "+secret+" refused")
 	if !strings.Contains(out.String(), `msg="redis is away" error="login *** refused"`) {
 		t.Errorf("what is hidden is %s", out.String())
 	}

@@ -7,10 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -89,8 +87,7 @@ func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engin
 	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
-		n := hits(req, t.Descriptor)
-		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: n})
+		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: req.Spends(t.Descriptor)})
 	}
 }
 
@@ -101,15 +98,13 @@ func (o *Observer) charge(v *engine.Verdict, i int) {
 	if d.Reason != "" {
 		o.t.Degraded(o.rule(v.Match.Domain, t.Effect), d.Reason)
 	}
-	h := Hit{
-		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
-		Over: d.Outcome == limit.Refused, Shadow: t.Effect.Mode == limit.Shadow, Cached: d.Cached,
-	}
-	switch c.Op {
-	case limit.Refund:
+	asked, more := c.Asks()
+	if !more {
 		return
-	case limit.Spend, limit.Debit:
-		h.Hits = c.Cost
+	}
+	h := Hit{
+		Hits: asked, Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
+		Over: d.Refused(), Shadow: t.Effect.Shadow(), Cached: d.Cached,
 	}
 	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
@@ -155,21 +150,6 @@ func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.
 	return o.t.Rule(domain.Name, effect.Rule, effect.Scope)
 }
 
-// hits are what a descriptor of the request asks for; a refund asks for nothing.
-func hits(req *descriptors.Request, descriptor int) int64 {
-	n := max(req.Hits, 1)
-	if descriptor >= 0 && descriptor < len(req.Descriptors) {
-		d := &req.Descriptors[descriptor]
-		if d.NegativeHits {
-			return 0
-		}
-		if d.HitsGiven {
-			n = d.Hits
-		}
-	}
-	return int64(min(n, limit.MaxCost))
-}
-
 // Panicked counts and logs what a door or the engine recovered.
 func (o *Observer) Panicked(fault any) {
 	o.t.Panicked()
@@ -204,12 +184,12 @@ func (o *Observer) StoreFailed(reason string, err error) {
 }
 
 // BreakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
-func (o *Observer) BreakerChanged(server string, from, to breaker.State) {
-	if to == breaker.Closed {
+func (o *Observer) BreakerChanged(server string, from, to redis.BreakerState) {
+	if to == redis.BreakerClosed {
 		o.log.Info("the breaker to redis is closed", "server", server, "was", from.String())
 		return
 	}
-	if to == breaker.Open {
+	if to == redis.BreakerOpen {
 		o.log.Warn("the breaker to redis is open", "server", server, "was", from.String())
 		return
 	}
@@ -221,7 +201,7 @@ const lostFor = 3 * time.Second
 
 // StoreDegraded returns why the shared store cannot decide: ping returns why it does not answer now, or it failed a
 // moment ago for a reason that an answer does not refute. The state of the breaker is added.
-func (o *Observer) StoreDegraded(ping func(context.Context) string, state breaker.State) string {
+func (o *Observer) StoreDegraded(ping func(context.Context) string, state redis.BreakerState) string {
 	reason := ping(context.Background())
 	if reason == "" {
 		reason = o.lately()
@@ -241,11 +221,11 @@ func (o *Observer) lately() string {
 
 // withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is
 // ready to probe is reported only beside another reason.
-func withBreaker(reason string, state breaker.State) string {
+func withBreaker(reason string, state redis.BreakerState) string {
 	switch {
-	case state == breaker.Open && reason == "":
+	case state == redis.BreakerOpen && reason == "":
 		return "breaker open"
-	case state != breaker.Closed && reason != "":
+	case state != redis.BreakerClosed && reason != "":
 		return reason + ", breaker " + state.String()
 	}
 	return reason

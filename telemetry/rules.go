@@ -27,7 +27,7 @@ type rules struct {
 	known map[ruleLabels]*Rule
 }
 
-// Rule returns the counters of a rule. An empty rule stands for requests of the domain that no rule decided, and
+// Rule returns the counters of a rule. An empty rule is for requests of the domain that no rule decided, and
 // an empty domain for those without a domain that is known.
 func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 	of := ruleLabels{clean(domain), clean(rule), scope}

@@ -31,7 +31,8 @@ func TestTagsNameMetrics(t *testing.T) {
 	m := New(Config{})
 	m.Measure(func() any {
 		return &all{
-			Age: 1500 * time.Millisecond, At: time.Unix(7, 0), Unknown: -1, Errors: map[string]int64{"dial": 2}, Pool: 3,
+			Age: 1500 * time.Millisecond, At: time.Unix(7, 0), Unknown: -1, Errors: map[string]int64{"dial": 2},
+			Pool:    3,
 			Version: "v\xff", Servers: []server{{"a:1", true, 4, 5}}, Labeled: &server{Name: "b"}, plain: 6,
 		}
 	})
@@ -43,10 +44,13 @@ func TestTagsNameMetrics(t *testing.T) {
 	}
 	expectLine(t, scrape(t, m), "ratelimit_redis_pool_cx_active 3")
 	want := []string{
-		"spillway_try_age_seconds 1.5", "spillway_try_at_seconds 7", `spillway_try_calls_total{kind="cold",server="a:1"} 4`,
-		`spillway_try_calls_total{kind="cold",server="b",store="main"} 0`, `spillway_try_calls_total{kind="hot",server="a:1"} 5`,
+		"spillway_try_age_seconds 1.5", "spillway_try_at_seconds 7",
+		`spillway_try_calls_total{kind="cold",server="a:1"} 4`,
+		`spillway_try_calls_total{kind="cold",server="b",store="main"} 0`,
+		`spillway_try_calls_total{kind="hot",server="a:1"} 5`,
 		`spillway_try_calls_total{kind="hot",server="b",store="main"} 0`, `spillway_try_errors_total{reason="dial"} 2`,
-		`spillway_try_info{version="v_"} 1`, `spillway_try_open{server="a:1"} 1`, `spillway_try_open{server="b",store="main"} 0`,
+		`spillway_try_info{version="v_"} 1`, `spillway_try_open{server="a:1"} 1`,
+		`spillway_try_open{server="b",store="main"} 0`,
 		"spillway_try_pool 3",
 	}
 	slices.Sort(got)

@@ -103,11 +103,13 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
 	m.Measure(func() any {
-		return store.RedisStats{Redis: redis.Stats{Connections: 3, Opened: 7, Ended: 4}, Denials: denials.Stats{Hits: 5, Misses: 6}}
+		return store.RedisStats{Redis: redis.Stats{Connections: 3, Opened: 7, Ended: 4},
+			Denials: denials.Stats{Hits: 5, Misses: 6}}
 	})
 	s := idle(m, StatsdConfig{Address: address})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 2, Capacity: 1, Over: true, Shadow: true, Cached: true})
-	m.Count(m.Series("shop", []string{"tenant", "path_/a", "ip_10.0.0.1"}), Hit{Hits: 1, Charged: 1, Capacity: 1, Left: 1})
+	m.Count(m.Series("shop", []string{"tenant", "path_/a", "ip_10.0.0.1"}), Hit{Hits: 1, Charged: 1, Capacity: 1,
+		Left: 1})
 	m.Decided(m.Rule("", "", ""), engine.Unknown)
 	m.Decided(m.Rule("shop", "user", "descriptor"), engine.Shadowed)
 	m.Loaded("abc", time.Unix(0, 0))
@@ -117,13 +119,19 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	s.Close(t.Context())
 	const of = "ratelimit.service.rate_limit.shop."
 	expectLines(t, collect(t, lines, 19), []string{
-		of + "user.total_hits:2|c", of + "user.over_limit:2|c", of + "user.over_limit_with_local_cache:2|c", of + "user.shadow_mode:2|c",
-		of + "tenant.path_/a.ip_10_0_0_1.total_hits:1|c", of + "tenant.path_/a.ip_10_0_0_1.within_limit:1|c", of + "tenant.path_/a.ip_10_0_0_1.near_limit:1|c",
+		of + "user.total_hits:2|c", of + "user.over_limit:2|c", of + "user.over_limit_with_local_cache:2|c",
+		of + "user.shadow_mode:2|c",
+		of + "tenant.path_/a.ip_10_0_0_1.total_hits:1|c", of + "tenant.path_/a.ip_10_0_0_1.within_limit:1|c",
+		of + "tenant.path_/a.ip_10_0_0_1.near_limit:1|c",
 		"ratelimit.service.rate_limit.other.domain_not_found:1|c",
-		"ratelimit.service.config_load_success:1|c", "ratelimit.service.config_load_error:1|c", "ratelimit.service.global_shadow_mode:1|c",
-		"ratelimit.service.call.should_rate_limit.redis_error:1|c", "ratelimit.service.call.should_rate_limit.service_error:1|c",
-		"ratelimit.redis_pool.cx_active:3|g", "ratelimit.redis_pool.cx_total:7|c", "ratelimit.redis_pool.cx_local_close:4|c",
-		"ratelimit.localcache.hitCount:5|c", "ratelimit.localcache.missCount:6|c", "ratelimit.localcache.entryCount:0|g",
+		"ratelimit.service.config_load_success:1|c", "ratelimit.service.config_load_error:1|c",
+		"ratelimit.service.global_shadow_mode:1|c",
+		"ratelimit.service.call.should_rate_limit.redis_error:1|c",
+		"ratelimit.service.call.should_rate_limit.service_error:1|c",
+		"ratelimit.redis_pool.cx_active:3|g", "ratelimit.redis_pool.cx_total:7|c",
+		"ratelimit.redis_pool.cx_local_close:4|c",
+		"ratelimit.localcache.hitCount:5|c", "ratelimit.localcache.missCount:6|c",
+		"ratelimit.localcache.entryCount:0|g",
 	})
 }
 
@@ -135,7 +143,8 @@ func TestCountersAreSentAsWhatWasAdded(t *testing.T) {
 	of := m.Series("shop", []string{"user"})
 	for _, n := range []int64{3, 4} {
 		m.Count(of, Hit{Hits: n, Over: true, Capacity: 10, Left: 10})
-		expectLines(t, collect(t, lines, 1), []string{fmt.Sprintf("ratelimit.service.rate_limit.shop.user.total_hits:%d|c", n)})
+		expectLines(t, collect(t, lines, 1),
+			[]string{fmt.Sprintf("ratelimit.service.rate_limit.shop.user.total_hits:%d|c", n)})
 	}
 }
 
@@ -174,7 +183,10 @@ var oneHit = Hit{Hits: 1, Over: true, Capacity: 10, Left: 10}
 func calls(m *Telemetry, n int) {
 	i := m.Unary(GRPC{Methods: []string{should}, Log: slog.New(slog.DiscardHandler)})
 	for range n {
-		i(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: should}, func(context.Context, any) (any, error) { return "ok", nil })
+		i(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: should},
+			func(context.Context, any) (any, error) {
+				return "ok", nil
+			})
 	}
 }
 
@@ -182,17 +194,20 @@ func TestResponseTimesAreAFairSample(t *testing.T) {
 	for _, c := range []struct {
 		calls, want int
 		share       string
-	}{{maxTimes, maxTimes, "|ms"}, {maxTimes + 1, maxTimes, "|ms|@0.999001"}, {4 * maxTimes, maxTimes, "|ms|@0.250000"}} {
+	}{{maxTimes, maxTimes, "|ms"}, {maxTimes + 1, maxTimes, "|ms|@0.999001"},
+		{4 * maxTimes, maxTimes, "|ms|@0.250000"}} {
 		address, lines := receiver(t, "tcp")
 		m := New(Config{})
 		s := idle(m, StatsdConfig{Address: address})
 		calls(m, c.calls)
 		s.Close(t.Context())
 		got := collect(t, lines, c.want+1)
-		if total := fmt.Sprintf("ratelimit_server.ShouldRateLimit.total_requests:%d|c", c.calls); got[len(got)-1] != total {
+		if total := fmt.Sprintf("ratelimit_server.ShouldRateLimit.total_requests:%d|c", c.calls); got[len(got)-1] !=
+			total {
 			t.Errorf("after %d calls statsd got %q, want %q", c.calls, got[len(got)-1], total)
 		}
-		if first := got[0]; !strings.HasPrefix(first, "ratelimit_server.ShouldRateLimit.response_time:") || !strings.HasSuffix(first, c.share) {
+		if first := got[0]; !strings.HasPrefix(first, "ratelimit_server.ShouldRateLimit.response_time:") ||
+			!strings.HasSuffix(first, c.share) {
 			t.Errorf("after %d calls a response time is %q, want one that ends with %s", c.calls, first, c.share)
 		}
 	}
@@ -255,7 +270,9 @@ func TestAStatsdThatComesBackIsUsedAgain(t *testing.T) {
 
 func TestAStatsdThatReadsNothingHoldsUpNobody(t *testing.T) {
 	narrow := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		return c.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+		})
 	}}
 	l, err := narrow.Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts in the kernel, and reads nothing
 	if err != nil {
@@ -279,7 +296,9 @@ func TestStatisticsAreFlushedAtTheirInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})
 		flushed := make(chan time.Time, 10)
-		s := m.Statsd(StatsdConfig{Address: "127.0.0.1:99999", Every: 10 * time.Second, OnError: func(error) { flushed <- time.Now() }})
+		s := m.Statsd(StatsdConfig{Address: "127.0.0.1:99999", Every: 10 * time.Second, OnError: func(error) {
+			flushed <- time.Now()
+		}})
 		start := time.Now()
 		m.LoadFailed()
 		if got := (<-flushed).Sub(start); got != 10*time.Second {

@@ -45,13 +45,13 @@ type Telemetry struct {
 type totals struct {
 	Hash atomic.Pointer[string] `metric:"config_info" label:"hash" help:"Always 1; a hash of the rules in use."`
 
-	Loads      atomic.Int64 `metric:"config_generation" compat:"service.config_load_success" help:"Loads of rules taken."`
+	Loads      atomic.Int64 `metric:"config_generation" compat:"service.config_load_success" help:"Loads of rules."`
 	LoadErrors atomic.Int64 `compat:"service.config_load_error" help:"Loads of rules refused; the last good ones stay."`
 	LastGood   atomic.Int64 `metric:"config_last_success_timestamp_seconds" help:"When the rules in use were loaded."`
 	LastLoad   atomic.Int64 `metric:"config_last_load_successful" help:"Whether the newest load of rules was taken."`
 	Documents  atomic.Int64 `metric:"published_rules_refused_total" help:"Published rules that do not compile."`
 
-	Unknown  atomic.Int64 `compat:"service.rate_limit.domain_not_found" statsd:"service.rate_limit.other.domain_not_found" help:"Requests for a domain without rules."`
+	Unknown  atomic.Int64 `compat:"service.rate_limit.domain_not_found" statsd:"service.rate_limit.other.domain_not_found" help:"Requests for an unknown domain."`
 	Shadowed atomic.Int64 `compat:"service.global_shadow_mode" help:"Refusals that SHADOW_MODE turned into an OK."`
 	Bad      atomic.Int64 `metric:"bad_overrides_total" help:"Overrides in descriptors that could not be read."`
 	Overflow atomic.Int64 `metric:"metric_series_overflow_total" help:"Hits under the key other: too many values."`

@@ -64,7 +64,8 @@ func expectLine(t *testing.T, lines []string, want string) {
 func TestMetricsHaveTheReferenceServersNames(t *testing.T) {
 	m := New(Config{})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 3, Charged: 3, Capacity: 3, Left: 3})
-	m.Count(m.Series("shop", []string{"tenant", "api_export", "deep"}), Hit{Hits: 2, Capacity: 1, Left: 1, Charged: 1, Over: true, Shadow: true})
+	m.Count(m.Series("shop", []string{"tenant", "api_export", "deep"}), Hit{Hits: 2, Capacity: 1, Left: 1, Charged: 1,
+		Over: true, Shadow: true})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 1, Capacity: 3, Over: true, Cached: true})
 	m.Loaded("abc", time.Unix(1000, 0))
 	m.LoadFailed()
@@ -110,7 +111,8 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.Measure(func() any {
 		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, Rejected: 14}
 		return store.RedisStats{
-			Calls: store.CallStats{Sent: 7}, Denials: denials.Stats{Hits: 8, Questions: 11, Entries: 9}, Redis: redis.Stats{Connections: 10},
+			Calls: store.CallStats{Sent: 7}, Denials: denials.Stats{Hits: 8, Questions: 11, Entries: 9},
+			Redis:   redis.Stats{Connections: 10},
 			Servers: []store.ServerStats{{Name: "a:1", Breaker: guard}},
 		}
 	})
@@ -155,7 +157,8 @@ func TestTextHasTheServicesCountersAndNotTheRuntimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 3` + "\n"; !strings.Contains(b.String(), want) {
+	if want := `ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 3` +
+		"\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("the text lacks %q:\n%s", want, b.String())
 	}
 	if strings.Contains(b.String(), "go_goroutines") {
@@ -187,7 +190,8 @@ func TestBucketsBeginAtFiftyMicroseconds(t *testing.T) {
 	m := New(Config{})
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
 	for _, line := range scrape(t, m) {
-		if strings.HasPrefix(line, `ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="5e-05"}`) {
+		if strings.HasPrefix(line, `ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",`+
+			`le="5e-05"}`) {
 			return
 		}
 	}
@@ -256,7 +260,8 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 		if found := named.FindStringSubmatch(d.String()); found != nil {
 			count++
 			if !strings.Contains(string(page), "`"+found[1]+"`") {
-				t.Errorf("docs/reference/metrics.md lacks %s: give it a value in the test that writes the page", found[1])
+				t.Errorf("docs/reference/metrics.md lacks %s: give it a value in the test that writes the page",
+					found[1])
 			}
 		}
 	}

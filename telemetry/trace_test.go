@@ -71,14 +71,21 @@ func TestACallersSpanIsFoundInEachForm(t *testing.T) {
 		propagators []string
 		found       bool
 	}{
-		"w3c":                         {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, nil, true},
-		"b3, one header":              {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
-		"b3, many headers":            {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled", "1"}, nil, true},
-		"many headers, b3multi":       {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled", "1"}, []string{"b3multi"}, true},
-		"b3, where only w3c counts":   {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, []string{"tracecontext"}, false},
-		"w3c, where only b3 counts":   {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, []string{"baggage", "b3"}, false},
-		"nothing counts":              {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, []string{"none"}, false},
-		"w3c that cannot be read, b3": {[]string{"traceparent", "00-xyz", "b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
+		"w3c": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, nil,
+			true},
+		"b3, one header": {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
+		"b3, many headers": {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled",
+			"1"}, nil, true},
+		"many headers, b3multi": {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled",
+			"1"}, []string{"b3multi"}, true},
+		"b3, where only w3c counts": {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, []string{"tracecontext"},
+			false},
+		"w3c, where only b3 counts": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"},
+			[]string{"baggage", "b3"}, false},
+		"nothing counts": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"},
+			[]string{"none"}, false},
+		"w3c that cannot be read, b3": {[]string{"traceparent", "00-xyz", "b3", callerTrace + "-" + callerSpan + "-1"},
+			nil, true},
 	} {
 		r := newTraced(t, TraceConfig{Rate: 1, Propagators: c.propagators})
 		trace.SpanFromContext(r.Decide(called(t, c.headers...))).End()
@@ -89,7 +96,8 @@ func TestACallersSpanIsFoundInEachForm(t *testing.T) {
 		}
 		parent := all[0].Parent
 		if got := parent.TraceID().String() == callerTrace && parent.SpanID().String() == callerSpan; got != c.found {
-			t.Errorf("%s: the parent is %s of trace %s; found is %v, want %v", name, parent.SpanID(), parent.TraceID(), got, c.found)
+			t.Errorf("%s: the parent is %s of trace %s; found is %v, want %v", name, parent.SpanID(), parent.TraceID(),
+				got, c.found)
 		}
 	}
 }
@@ -118,7 +126,8 @@ func TestTheCallerSamples(t *testing.T) {
 		span := trace.SpanFromContext(ctx)
 		ended := r.Trip(ctx, "10.0.0.1:6379", 1)
 		if (ended != nil) != (c.want == 1) || span.IsRecording() != (c.want == 1) {
-			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.IsRecording(), c.want == 1)
+			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.IsRecording(),
+				c.want == 1)
 		}
 		span.End()
 		if got := len(r.ended(t)); got != c.want {
@@ -136,8 +145,8 @@ func TestTheEnvironmentsSamplerGoesFirst(t *testing.T) {
 	}
 }
 
-// said are the attributes of a span.
-func said(s *tracetest.SpanStub) map[string]string {
+// attributes are those of a span.
+func attributes(s *tracetest.SpanStub) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
 		all[string(a.Key)] = a.Value.String()
@@ -159,11 +168,14 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 		t.Fatalf("%d spans, want 3", len(all))
 	}
 	for i, want := range []map[string]string{
-		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.1:6379", "spillway.charges": "3", "spillway.outcome": "decided"},
-		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.2:6379", "spillway.charges": "1", "spillway.outcome": "undecided", "spillway.reason": "timeout"},
-		{"spillway.door": "rls", "spillway.domain": "shop", "spillway.rule": "bad_name", "spillway.scope": "user", "spillway.outcome": "refused", "spillway.degraded": "timeout"},
+		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.1:6379", "spillway.charges": "3",
+			"spillway.outcome": "decided"},
+		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.2:6379", "spillway.charges": "1",
+			"spillway.outcome": "undecided", "spillway.reason": "timeout"},
+		{"spillway.door": "rls", "spillway.domain": "shop", "spillway.rule": "bad_name", "spillway.scope": "user",
+			"spillway.outcome": "refused", "spillway.degraded": "timeout"},
 	} {
-		got := said(&all[i])
+		got := attributes(&all[i])
 		for key, value := range want {
 			if got[key] != value {
 				t.Errorf("span %d: %s is %q, want %q", i, key, got[key], value)
@@ -173,8 +185,10 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 			t.Errorf("span %d tells %v, want %v", i, got, want)
 		}
 	}
-	if all[0].Status.Code != codes.Unset || all[1].Status.Code != codes.Error || all[0].Parent.SpanID() != all[2].SpanContext.SpanID() {
-		t.Errorf("statuses %v and %v, parent %v of the trip, want unset, error, and the decision", all[0].Status, all[1].Status, all[0].Parent.SpanID())
+	if all[0].Status.Code != codes.Unset || all[1].Status.Code != codes.Error ||
+		all[0].Parent.SpanID() != all[2].SpanContext.SpanID() {
+		t.Errorf("statuses %v and %v, parent %v of the trip, want unset, error, and the decision", all[0].Status,
+			all[1].Status, all[0].Parent.SpanID())
 	}
 	for _, want := range []attribute.KeyValue{
 		attribute.String("service.name", "limits"), attribute.String("service.namespace", "edge"),
@@ -218,12 +232,14 @@ func (s stuck) Shutdown(context.Context) error { return nil }
 func TestSpansThatNobodyTakesAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, Queue: 10, exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)})
+		tracer, err := m.Tracer(TraceConfig{Rate: 1, Queue: 10,
+			exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 1000 {
-			trace.SpanFromContext(tracer.Decide(t.Context())).End() // a span that waited would never return: the bubble would be dead
+			// a span that waited would never return: the bubble would be dead
+			trace.SpanFromContext(tracer.Decide(t.Context())).End()
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -244,7 +260,8 @@ func TestAFailedExportIsLoggedOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")}, Log: NewLogger(LogConfig{Out: &log})})
+		tracer, err := m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")},
+			Log: NewLogger(LogConfig{Out: &log})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +273,8 @@ func TestAFailedExportIsLoggedOnceInAWhile(t *testing.T) {
 			}
 		}
 		tracer.Close(t.Context())
-		if got := strings.Count(log.String(), "spans could not be sent"); got != 1 || !strings.Contains(log.String(), "connection refused") {
+		if got := strings.Count(log.String(), "spans could not be sent"); got != 1 ||
+			!strings.Contains(log.String(), "connection refused") {
 			t.Errorf("told %d times, want once, with the reason:\n%s", got, log.String())
 		}
 		expectLine(t, scrape(t, m), `spillway_spans_dropped_total{reason="export"} 5`)

@@ -17,8 +17,10 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	tel := New(Config{})
 	o := tel.Observer(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	for i := range 100 {
-		l := descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: descriptors.Day.Duration()}, Unit: descriptors.Day, Multiplier: 1}
-		set, problems := descriptors.Compile([]descriptors.Domain{{Name: fmt.Sprint("d", i), Tree: []descriptors.Node{{Key: "k", Limits: []descriptors.Limit{l}}}}}, descriptors.Options{})
+		l := descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1,
+			Window: descriptors.Day.Duration()}, Unit: descriptors.Day, Multiplier: 1}
+		set, problems := descriptors.Compile([]descriptors.Domain{{Name: fmt.Sprint("d", i),
+			Tree: []descriptors.Node{{Key: "k", Limits: []descriptors.Limit{l}}}}}, descriptors.Options{})
 		if set == nil {
 			t.Fatal(problems)
 		}
@@ -38,7 +40,7 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, whatever they count by.
+// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, with any scope.
 func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
 	tel := New(Config{})
 	tel.Rule("shop", "per-user", "user")

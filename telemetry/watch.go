@@ -7,7 +7,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // Watch returns an observer that ends the span of each decision that has one, and logs those that the log is to have.
@@ -34,7 +33,7 @@ func Watch(log *DecisionLog) engine.Observer {
 // summary is what logs and traces may hold of a verdict: the configuration's words, and none of the client's.
 func summary(req *descriptors.Request, v *engine.Verdict) Summary {
 	s := Summary{
-		Door: req.Door, Outcome: v.Outcome, Status: v.HTTPStatus, Degraded: v.Degraded, Held: held(v.Decisions),
+		Door: req.Door, Outcome: v.Outcome, Status: v.HTTPStatus, Degraded: v.Degraded, Held: v.Held(),
 		Took: v.Took,
 	}
 	if v.Match.Domain != nil {
@@ -44,14 +43,4 @@ func summary(req *descriptors.Request, v *engine.Verdict) Summary {
 		s.Rule, s.Scope = v.Effect.Rule, v.Effect.Scope
 	}
 	return s
-}
-
-// held reports whether all charges of a request were made by tokens on lease.
-func held(decisions []limit.Decision) bool {
-	for i := range decisions {
-		if !decisions[i].Held {
-			return false
-		}
-	}
-	return len(decisions) > 0
 }

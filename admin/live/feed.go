@@ -26,21 +26,22 @@ const (
 
 // Event is one refusal.
 type Event struct {
-	At          time.Time         `json:"at"`
-	Domain      string            `json:"domain"`
-	Outcome     string            `json:"outcome"`
-	Rule        string            `json:"rule"`
-	Key         string            `json:"key,omitempty"` // of the counter that refused
-	User        string            `json:"user,omitempty"`
-	Tenant      string            `json:"tenant,omitempty"`
-	APIKey      string            `json:"api_key,omitempty"`
-	Address     string            `json:"address,omitempty"`
-	Method      string            `json:"method,omitempty"`
-	Path        string            `json:"path,omitempty"`
-	Entries     map[string]string `json:"entries,omitempty"`     // of descriptors
-	Descriptors []Descriptor      `json:"descriptors,omitempty"` // as they were sent; none where they have more entries than are shown
-	RetryAfter  float64           `json:"retry_after"`           // in seconds
-	Degraded    string            `json:"degraded,omitempty"`
+	At      time.Time         `json:"at"`
+	Domain  string            `json:"domain"`
+	Outcome string            `json:"outcome"`
+	Rule    string            `json:"rule"`
+	Key     string            `json:"key,omitempty"` // of the counter that refused
+	User    string            `json:"user,omitempty"`
+	Tenant  string            `json:"tenant,omitempty"`
+	APIKey  string            `json:"api_key,omitempty"`
+	Address string            `json:"address,omitempty"`
+	Method  string            `json:"method,omitempty"`
+	Path    string            `json:"path,omitempty"`
+	Entries map[string]string `json:"entries,omitempty"` // of descriptors
+	// as they were sent; none where they have more entries than are shown
+	Descriptors []Descriptor `json:"descriptors,omitempty"`
+	RetryAfter  float64      `json:"retry_after"` // in seconds
+	Degraded    string       `json:"degraded,omitempty"`
 }
 
 // Descriptor is one of a request.

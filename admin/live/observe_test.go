@@ -18,7 +18,8 @@ func TestAnEventTellsOfTheRequestThatWasSent(t *testing.T) {
 	}
 	var e Event
 	describe(&e, sent)
-	want := []Descriptor{{Entries: []Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}}, {Entries: []Entry{{Key: "zone", Value: "other"}}}}
+	want := []Descriptor{{Entries: []Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}},
+		{Entries: []Entry{{Key: "zone", Value: "other"}}}}
 	if diff := cmp.Diff(want, e.Descriptors); diff != "" {
 		t.Errorf("descriptors (-want +got):\n%s", diff)
 	}

@@ -19,7 +19,7 @@ const (
 )
 
 // Top counts which keys are asked for and refused most, in memory that does not grow: a space-saving sketch, of samples
-// where there are many decisions. What it tells has an error, which it tells too. It is safe for concurrent use.
+// where there are many decisions. Each count has an error, which is returned with it. It is safe for concurrent use.
 type Top struct {
 	size  int
 	now   func() time.Time
@@ -222,7 +222,7 @@ func mergeLists(lists [][]Ranked, floors []int64) []Ranked {
 	return list
 }
 
-// ranked tells keys apart.
+// ranked is what a key is ranked as.
 type ranked struct{ domain, rule, key string }
 
 func (r *Ranked) id() ranked { return ranked{r.Domain, r.Rule, r.Key} }

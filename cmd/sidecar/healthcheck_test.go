@@ -59,7 +59,8 @@ func TestHealthcheckOfWhatIsNotReady(t *testing.T) {
 		`PORT: "x" is not a port: 0 to 65535; `: {"PORT=x", "LOG_LEVEL=x"},
 	} {
 		code, out, errs := program(environ, "healthcheck")
-		if code != 1 || out != "" || !strings.HasPrefix(errs, "unhealthy: ") || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+		if code != 1 || out != "" || !strings.HasPrefix(errs, "unhealthy: ") || !strings.Contains(errs, want) ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("healthcheck with %q = %d, %q, %q, want 1 and one line with %q", environ, code, out, errs, want)
 		}
 	}
@@ -87,7 +88,7 @@ func TestHealthcheckDoesNotWaitForever(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it takes connections and says nothing
+	defer l.Close() // it takes connections and answers nothing
 	code, _, errs := program([]string{"PORT=" + portOf(l.Addr().String())}, "healthcheck")
 	if code != 1 || !strings.Contains(errs, "Timeout") {
 		t.Errorf("healthcheck of a silent sidecar = %d, %q, want 1 and a timeout", code, errs)

@@ -64,7 +64,8 @@ func TestAPortThatIsTaken(t *testing.T) {
 	defer l.Close()
 	taken := l.Addr().String()
 	code, _, errs := program([]string{"PORT=0", "DEBUG_PORT=0", "GRPC_PORT=" + portOf(taken)})
-	if want := "cannot start: listen for gRPC: " + taken + " is in use: set GRPC_PORT "; code != 1 || !strings.Contains(errs, want) {
+	want := "cannot start: listen for gRPC: " + taken + " is in use: set GRPC_PORT "
+	if code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("a port that is taken = %d, %q, want 1 and %q", code, errs, want)
 	}
 }
@@ -108,7 +109,7 @@ func TestTheReaderOfTheLogEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Send(t, syscall.SIGHUP) // it says what it read
+	s.Send(t, syscall.SIGHUP) // it logs what it read
 	servers.Await(t, "a line that is lost", func() error {
 		answer, err := http.Get("http://" + s.Debug + "/metrics")
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/control/archive"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/whatif/replay"
 )
@@ -98,7 +98,7 @@ func (a *archiveCall) open(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.own.Archive = either(a.cmd.Flag("archive").Value.String(), a.own.Archive)
+	a.own.Archive = cmp.Or(a.cmd.Flag("archive").Value.String(), a.own.Archive)
 	if a.own.Archive == "" {
 		return errors.New("which archive? Set CONTROL_ARCHIVE, or use --archive")
 	}
@@ -257,11 +257,11 @@ func (a *archiveCall) filter() (ask archive.Filter, err error) {
 	}
 	shared, err := settings.FromEnvironment(os.Environ(), "spillway")
 	secret := []byte(shared.Store.KeySecret)
-	ask.Identities = []string{text("identity"), descriptors.NewRecordKeys("", secret).Identity(kind, value)}
+	ask.Identities = archive.NamesOf(kind, value, secret)
 	return ask, err
 }
 
-// momentOf reads a day or a time; an empty text is none.
+// momentOf reads a day or a time. An empty text is the zero time.
 func momentOf(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -303,7 +303,7 @@ func (p *eventPrinter) print(r *archive.Row) error {
 		p.line("---")
 		return p.value(view, nil)
 	}
-	dash := func(text string) string { return either(plain(text), "-") }
+	dash := func(text string) string { return cmp.Or(plain(text), "-") }
 	_, err := fmt.Fprintf(p.out, "%s  %s %d  %s  rule %s  %s  %s %s  %d of %d  cost %d  region %s\n", view.At,
 		plain(r.Outcome), r.Status, plain(r.Domain), dash(r.Rule), dash(r.Identity), dash(r.Method), dash(r.Endpoint),
 		r.Count,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +13,7 @@ import (
 
 const aboutTruth = `
 
-The control is asked where a flag, a variable or the context names one, else the sidecar. The change is in force
-within a second on all sidecars that share the store. The state before and after is printed.`
+The control is asked where one is named, else the sidecar. The change is in force on all sidecars within a second.`
 
 func newBlocks() *noun {
 	return &noun{
@@ -83,7 +83,7 @@ func addChange(cmd *cobra.Command) {
 
 func listBlocks(s *session, _ []string) {
 	if s.server == sidecarAPI {
-		s.fail(errors.New("a sidecar has no list of blocks: name a control, or ask counters list about one identity"))
+		s.fail(errors.New("a sidecar cannot list blocks: name a control, or ask counters list about one identity"))
 		return
 	}
 	listNoun(s, nil)
@@ -94,7 +94,7 @@ func setBlock(s *session, args []string) {
 	if reason := s.flag("reason"); reason != "" {
 		body["reason"] = reason
 	}
-	if end := either(s.flag("for"), s.flag("until")); end != "" {
+	if end := cmp.Or(s.flag("for"), s.flag("until")); end != "" {
 		until, err := readInstant(end)
 		if s.failed(err) {
 			s.err = fmt.Errorf("%q %w", end, err)
@@ -123,17 +123,14 @@ func (s *session) setTier(who string, tier ...string) {
 	if s.given("limit") && body["limits"] == nil {
 		body["limits"] = []any{}
 	}
-	switch {
-	case s.server == controlAPI && len(tier) == 0:
-		s.fail(errors.New("the tier is missing: it is spillway tier [KIND/]NAME TIER"))
-	case s.server == controlAPI:
-		s.changeUser(who, tier[0])
-	default:
-		if len(tier) > 0 {
-			body["tier"] = strings.TrimPrefix(tier[0], "none")
-		}
-		s.changeSidecar("/v1/tier", who, body)
+	if s.server == controlAPI {
+		s.changeUser(who, tier)
+		return
 	}
+	if len(tier) > 0 {
+		body["tier"] = strings.TrimPrefix(tier[0], "none")
+	}
+	s.changeSidecar("/v1/tier", who, body)
 }
 
 // changeSidecar changes what is kept of an identity at a sidecar, and prints the state before and after.
@@ -229,17 +226,20 @@ func (s *session) changeBlock(method, who string, body object) {
 }
 
 // changeUser changes the tier of a user at a control.
-func (s *session) changeUser(who, tier string) {
+func (s *session) changeUser(who string, tier []string) {
 	id := s.identityAt(who)
-	if id.kind != "user" {
+	switch {
+	case id.kind != "user":
 		s.fail(fmt.Errorf("a control keeps tiers of users, not of %s/%s: name a user", id.kind, id.name))
+	case len(tier) == 0:
+		s.fail(errors.New("the tier is missing: it is spillway tier [KIND/]NAME TIER"))
 	}
 	path := s.below("users", id.name)
 	now := s.look(path)
 	body := kept(now.object, newUsers().fields)
-	body["tier"] = tier
-	if tier == "none" || tier == "" {
-		delete(body, "tier")
+	delete(body, "tier")
+	if len(tier) > 0 && tier[0] != "none" && tier[0] != "" {
+		body["tier"] = tier[0]
 	}
 	s.changeAt(id, http.MethodPut, path, now, body, userProfile, s.condition(now), nil)
 }

@@ -28,7 +28,7 @@ var (
 
 // refusal is the error of a server that cannot be reached, or refuses.
 type refusal struct {
-	status int // 0: there is no answer
+	status int // 0 without an answer
 	error
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -44,10 +45,13 @@ func (n *noun) completion(verb, arguments string, files bool) cobra.CompletionFu
 		return cobra.NoFileCompletions
 	}
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		switch {
+		case len(args) == 0:
+			return names(cmd, args, begun)
+		case len(args) == 1 && strings.HasSuffix(arguments, "[TIER]"):
+			return completeNames("tiers")(cmd, args, begun)
 		}
-		return names(cmd, args, begun)
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -63,7 +67,7 @@ func (n *noun) complete() cobra.CompletionFunc {
 			params.Set("prefix", begun)
 		}
 		for _, one := range objects(s.get(s.path(), params), n.field()) {
-			name := n.mark + text(one, either(n.key, "name"))
+			name := n.mark + text(one, cmp.Or(n.key, "name"))
 			if n.name == "blocks" {
 				name = text(one, "kind") + "/" + name
 			}

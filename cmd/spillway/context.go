@@ -31,7 +31,7 @@ type contexts struct {
 	Named   map[string]place `yaml:"contexts"`
 }
 
-// contextsFile is the name of the user's file, empty where the user has no folder for it.
+// contextsFile is the name of the user's file, empty without HOME and XDG_CONFIG_HOME.
 func contextsFile() string {
 	folder, err := os.UserConfigDir()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *contexts) write() error {
 
 func (c *contexts) find(name string) (place, error) {
 	if c.Named[name] == nil {
-		return nil, fmt.Errorf("there is no context %q: spillway context list shows them", name)
+		return nil, fmt.Errorf("unknown context %q: spillway context list shows them", name)
 	}
 	return c.Named[name], nil
 }
@@ -155,14 +155,14 @@ func newContext() *cobra.Command {
 	cmd := group("context", "", "Name sidecars and controls, and choose which one commands ask",
 		`A context names a sidecar, a control, how to reach them, and a domain. The file spillway/config.yaml in the
 user's config folder holds them. A flag comes before SPILLWAY_SERVER and SPILLWAY_CONTROL, these before the context.`)
-	list := &cobra.Command{Use: "list", Short: "List the contexts", Args: between(0, 0), RunE: listContexts}
+	list := &cobra.Command{Use: "list", Short: "List the contexts", Args: between(0, 0), RunE: printing(listContexts)}
 	use := &cobra.Command{
 		Use: "use NAME", Short: "Choose the context of the commands that follow", Args: between(1, 1), RunE: useContext,
 		ValidArgsFunction: completeContexts,
 	}
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Make a context, or change what the flags name of one", Args: between(1,
-			1), RunE: setContext,
+		Use: "set NAME", Short: "Make a context, or change what the flags name of one", Args: between(1, 1),
+		RunE: setContext,
 		Long: `set makes a context of the shared flags --server, --control, --domain, --token-file, --ca, --cert and
 --key-file, or changes those that are given. The first context is used at once.`,
 		Example:           "  spillway context set shop --control https://control.example.com --token-file token",
@@ -172,11 +172,7 @@ user's config folder holds them. A flag comes before SPILLWAY_SERVER and SPILLWA
 	return cmd
 }
 
-func listContexts(cmd *cobra.Command, _ []string) error {
-	out, err := newPrinter(cmd)
-	if err != nil {
-		return err
-	}
+func listContexts(_ *cobra.Command, out *printer, _ []string) error {
 	all, err := readContexts()
 	if err != nil {
 		return err

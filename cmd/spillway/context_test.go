@@ -26,8 +26,7 @@ func asked(t *testing.T) (string, func() string) {
 }
 
 // TestWhereAVerbGoes: a flag comes before a variable, a variable before the context. block goes to the control where
-// one is
-// named, else to the sidecar, and the token of a context to its servers alone.
+// one is named, else to the sidecar, and the token of a context to its servers alone.
 func TestWhereAVerbGoes(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	sidecar, atSidecar := asked(t)
@@ -78,7 +77,7 @@ func TestContexts(t *testing.T) {
 		{exitOK, "", "context set one --control http://one"},
 		{exitOK, "", "context set two --control http://two --ca ca.pem"},
 		{exitOK, "yes      one   http://one", "context list"},
-		{exitUsage, `there is no context "three"`, "context use three"},
+		{exitUsage, `unknown context "three"`, "context use three"},
 		{exitOK, "", "context use two"},
 		{exitOK, "yes      two   http://two", "context list"},
 		{exitOK, "", "context set two --ca= --domain shop"},
@@ -106,15 +105,19 @@ func TestContexts(t *testing.T) {
 // TestNamesAreCompleted by the noun's own list. A server that refuses completes nothing.
 func TestNamesAreCompleted(t *testing.T) {
 	control := answering(t, map[string]string{
-		"/v1/domains": `{"domains":[{"domain":"shop"},{"domain":"api"}]}`, "/v1/domains/shop/users": `{"users":[{"name":"ann"},{"name":"bob"}]}`,
+		"/v1/domains":               `{"domains":[{"domain":"shop"},{"domain":"api"}]}`,
+		"/v1/domains/shop/users":    `{"users":[{"name":"ann"},{"name":"bob"}]}`,
 		"/v1/domains/shop/blocks":   `{"blocks":[{"kind":"ip","name":"192.0.2.7"}]}`,
-		"/v1/domains/shop/versions": `{"versions":[{"version":12}]}`, "/v1/questions": `{"questions":[{"name":"refusals"}]}`,
+		"/v1/domains/shop/tiers":    `{"tiers":[{"name":"gold"}]}`,
+		"/v1/domains/shop/versions": `{"versions":[{"version":12}]}`,
+		"/v1/questions":             `{"questions":[{"name":"refusals"}]}`,
 	})
 	sidecar := answering(t,
 		map[string]string{"/v1/rules": `{"domains":[{"name":"edge","limits":[{"rule":"per-user"}]}]}`})
 	for line, want := range map[string]string{
 		"users show a": "ann\n", "block a": "ann\n", "blocks rm i": "ip/192.0.2.7\n", "rules export @": "@12\n",
-		"reports show r": "refusals\n", "keys create k --user b": "bob\n", "top --rule p": "per-user\n", "keys show k": ":4",
+		"reports show r": "refusals\n", "keys create k --user b": "bob\n", "top --rule p": "per-user\n",
+		"keys show k": ":4", "tier ann g": "gold\n", "events list --outcome m": "allowed\n",
 	} {
 		args := append([]string{"__complete"}, strings.Fields(line)...)
 		last := args[len(args)-1]
@@ -127,8 +130,9 @@ func TestNamesAreCompleted(t *testing.T) {
 			t.Errorf("completing %q offers %q, want %q", line, got.out, want)
 		}
 	}
-	for server, want := range map[string]string{"--control=" + control: "shop\napi\n", "--server=" +
-		sidecar: "edge\n"} {
+	for server, want := range map[string]string{
+		"--control=" + control: "shop\napi\n", "--server=" + sidecar: "edge\n",
+	} {
 		if got := call("", "__complete", "users", "list", server, "--domain", ""); !strings.HasPrefix(got.out, want) {
 			t.Errorf("domains of %s: %q", server, got.out)
 		}

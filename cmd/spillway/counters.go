@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,8 @@ const aboutCounters = `
 
 Name who is counted: a user, tenant/NAME, api_key/ID, ip/ADDRESS and, for rules that count by them, endpoint/PATH and
 tier/NAME. --key names counters by their keys in place of that.`
+
+const aboutWhose = " Name who is counted as counters list does."
 
 func newCounters() *noun {
 	return &noun{
@@ -32,11 +35,11 @@ func newCounters() *noun {
 the error of its count.`},
 			{use: "reset [KIND/]NAME...", short: "Make counters full", flags: addCounters, example: "reset alice",
 				run:  func(s *session, args []string) { s.changeCounters("/v1/reset", args) },
-				long: "Make counters full, on all sidecars that share the store." + aboutCounters},
+				long: "Make counters full, on all sidecars that share the store." + aboutWhose},
 			{use: "pardon [KIND/]NAME...", short: "End the cool-downs of an identity", flags: addCounters,
 				example: "pardon alice",
 				run:     func(s *session, args []string) { s.changeCounters("/v1/pardon", args) },
-				long:    "End the cool-downs of penalties, on all sidecars that share the store." + aboutCounters},
+				long:    "End the cool-downs of penalties, on all sidecars that share the store." + aboutWhose},
 		},
 	}
 }
@@ -94,7 +97,7 @@ func (s *session) whoseCounters(args []string) object {
 	if keys, _ := s.cmd.Flags().GetStringSlice("key"); len(keys) > 0 {
 		body["keys"] = keys
 	} else if len(args) == 0 {
-		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is spillway " + s.cmd.Use))
+		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is " + usageOf(s.cmd)))
 	}
 	for _, arg := range args {
 		id, err := readIdentity(arg, "endpoint", "tier")
@@ -164,7 +167,7 @@ func left(value any) string {
 
 func fullIn(value any) string {
 	c, _ := value.(object)
-	return either(text(c, "unknown"), span(c["reset_after"]))
+	return cmp.Or(text(c, "unknown"), span(c["reset_after"]))
 }
 
 func coolDown(value any) string {
@@ -202,7 +205,7 @@ func profile(r object) string {
 	if b := inner(r, "block"); isTrue(b, "lifted") {
 		parts = append(parts, "blocks of the rule file lifted")
 	} else if b != nil {
-		parts = append(parts, "blocked "+strings.TrimSpace(untilWhen(b)+quoted(text(b, "reason"))))
+		parts = append(parts, "blocked "+blocked(b))
 	}
 	if tier := text(r, "tier"); tier != "" {
 		parts = append(parts, "tier "+plain(tier))
@@ -214,23 +217,9 @@ func profile(r object) string {
 	if note := text(r, "note"); note != "" {
 		parts = append(parts, "note"+quoted(note))
 	}
-	all := either(strings.Join(parts, ", "), "nothing")
+	all := cmp.Or(strings.Join(parts, ", "), "nothing")
 	if by := text(r, "by"); by != "" {
 		all += fmt.Sprintf(" (by %s, %s)", plain(by), when(r["at"]))
 	}
 	return all
-}
-
-func untilWhen(b object) string {
-	if until := when(b["until"]); until != "" {
-		return "until " + until
-	}
-	return "for ever"
-}
-
-func quoted(text string) string {
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", text)
 }

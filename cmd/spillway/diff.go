@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,25 +46,23 @@ It exits with 1 if there is a difference.`,
 			case files < 2:
 				return errors.New("a file and a version cannot be compared: rules export writes a version into a file")
 			}
-			return diffFiles(cmd, rules.FilesConfig{MergeDomains: merge}, args)
+			return printing(func(cmd *cobra.Command, out *printer, args []string) error {
+				return diffFiles(cmd.Context(), out, rules.FilesConfig{MergeDomains: merge}, args)
+			})(cmd, args)
 		},
 	}
 	addMerge(cmd, &merge)
 	return cmd
 }
 
-func diffFiles(cmd *cobra.Command, cfg rules.FilesConfig, args []string) error {
-	out, err := newPrinter(cmd)
-	if err != nil {
-		return err
-	}
+func diffFiles(ctx context.Context, out *printer, cfg rules.FilesConfig, args []string) error {
 	old, oldErr := trial.Read(cfg, args[0])
 	new, newErr := trial.Read(cfg, args[1])
-	err = errors.Join(oldErr, newErr)
+	err := errors.Join(oldErr, newErr)
 	if err != nil {
 		return err
 	}
-	diff, err := rulediff.Compare(cmd.Context(), old, new)
+	diff, err := rulediff.Compare(ctx, old, new)
 	if err != nil {
 		return err
 	}
@@ -81,9 +83,26 @@ func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirec
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// yamlFile reports whether a name in a folder is that of a file to read.
-func yamlFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
+// yamlFiles are the files that a path names: itself, or those in it.
+func yamlFiles(path string) (names []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		name, ending := e.Name(), filepath.Ext(e.Name())
+		if !e.IsDir() && name[0] != '.' && (ending == ".yaml" || ending == ".yml") {
+			names = append(names, filepath.Join(path, name))
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s must hold files that end with .yaml or .yml", path)
+	}
+	return names, err
 }
 
 // addMerge adds the flag of rule sets whose files share domains.

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write docs/reference/command.md anew")
 
 const reference = "../../docs/reference/command.md"
 
-// TestReferenceOfTheCommand keeps docs/reference/command.md to what the program's help says.
+// TestReferenceOfTheCommand compares docs/reference/command.md with the program's help.
 func TestReferenceOfTheCommand(t *testing.T) {
 	root := newRoot()
 	var all []*cobra.Command
@@ -31,8 +31,9 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	shared := sharedFlags(all)
 	var want strings.Builder
 	fmt.Fprintf(&want, commandPage, prose(root.Long), usages(root.PersistentFlags()), usages(shared))
+	described := map[string]string{}
 	for _, cmd := range all {
-		describe(&want, cmd, shared)
+		describe(&want, cmd, shared, described)
 	}
 	if *update {
 		err := os.WriteFile(reference, []byte(want.String()), 0o644)
@@ -43,7 +44,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	got, err := os.ReadFile(reference)
 	if err != nil || string(got) != want.String() {
-		t.Errorf("docs/reference/command.md is not what the help says: run make docs (%v)", err)
+		t.Errorf("docs/reference/command.md differs from the help: run make docs (%v)", err)
 	}
 }
 
@@ -108,13 +109,21 @@ func prose(text string) string {
 	return out.String()
 }
 
-// describe writes the section of a command: its help without what is under the shared flags.
-func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
+// describe writes the section of a command: its help without what is under the shared flags. A command that is
+// described already under another name refers to that.
+func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet, described map[string]string) {
 	heading := "\n## "
 	if cmd.Parent().HasParent() {
 		heading = "\n### "
 	}
-	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
+	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n")
+	help := cmp.Or(cmd.Long, cmd.Short)
+	if same := described[help]; same != "" {
+		to.WriteString("The same as `" + same + "`.\n")
+		return
+	}
+	described[help] = cmd.CommandPath()
+	to.WriteString(prose(help))
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -172,7 +181,7 @@ func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	}
 }
 
-// contains reports whether a line is among others, whatever blanks end it.
+// contains reports whether a line is among others. Blanks at its end do not count.
 func contains(lines []string, wanted string) bool {
 	for _, line := range lines {
 		if strings.TrimRight(line, " ") == wanted {
@@ -184,10 +193,13 @@ func contains(lines []string, wanted string) bool {
 
 // TestPagesNameCommandsThatExist checks commands in code of all pages: their words, and their flags.
 func TestPagesNameCommandsThatExist(t *testing.T) {
-	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway ((?:--[a-z]+ [^ ]+ " +
-		")?[a-z][^`\n#|>]*)")
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway" +
+		" ((?:--[a-z]+ [^ ]+ )?[a-z][^`\n#|>]*)")
 	named := 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "deploy/helm/*/templates/*.txt", "examples/*/*.md",
+		"examples/*/*.sh",
+	} {
 		pages, err := filepath.Glob("../../" + pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +228,7 @@ func unknown(args []string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && strings.ToLower(rest[0]) == rest[0]:
+	case cmd.HasSubCommands() && len(rest) > 0 && rest[0][0] != '-' && strings.ToLower(rest[0]) == rest[0]:
 		return "there is no " + rest[0]
 	}
 	for _, word := range rest {

@@ -7,7 +7,8 @@ import (
 
 // envoyPages are the pages of an Envoy that is wired well.
 func envoyPages() map[string]string {
-	const typed = `{"typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit","domain":"shop",` +
+	const typed = `{"typed_config":{` +
+		`"@type":"type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit","domain":"shop",` +
 		`"rate_limit_service":{"grpc_service":{"envoy_grpc":{"cluster_name":"spillway"}}}}}`
 	const options = `"typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":` +
 		`{"explicit_http_config":{"http2_protocol_options":{}}}}`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -178,8 +179,8 @@ func beatenBy(value any) string {
 }
 
 // door is what a door would answer, on one line.
-func door(o object, name string) string { return plain(either(text(o, "answers."+name), "none")) }
+func door(o object, name string) string { return plain(cmp.Or(text(o, "answers."+name), "none")) }
 
-func orNo(value any) string { return either(words(value), "no") }
+func orNo(value any) string { return cmp.Or(words(value), "no") }
 
-func orNone(value any) string { return either(words(value), "none") }
+func orNone(value any) string { return cmp.Or(words(value), "none") }

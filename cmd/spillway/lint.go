@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -44,24 +43,16 @@ folder is its .yaml and .yml files.
 It exits with 1 if there is a problem.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := newPrinter(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
 			found, err := lint(rules.FilesConfig{MergeDomains: merge}, args)
-			if err != nil {
-				return err
+			if err == nil {
+				err = found.print(out)
 			}
-			err = found.print(out)
-			if err != nil {
-				return err
+			if err == nil && (found.Errors > 0 || strict && found.Warnings > 0) {
+				err = exit(exitFound)
 			}
-			if found.Errors > 0 || strict && found.Warnings > 0 {
-				return exit(exitFound)
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings count as problems")
 	addMerge(cmd, &merge)
@@ -76,12 +67,12 @@ func lint(cfg rules.FilesConfig, paths []string) (*findings, error) {
 	}
 	found := &findings{Files: load.Files, Findings: []finding{}}
 	for _, p := range load.Problems {
-		found.add(p)
+		found.note(p)
 	}
 	return found, nil
 }
 
-func (f *findings) add(p descriptors.Problem) {
+func (f *findings) note(p rules.Problem) {
 	one := finding{File: p.File, Line: p.Line, Column: p.Column, Severity: severityError, Message: p.Text}
 	if p.Warning {
 		one.Severity = severityWarning

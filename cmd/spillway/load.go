@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,7 +41,7 @@ var loadFormats = map[string]string{"csv": "text/csv", "jsonl": "application/x-n
 
 func loadUsers(s *session, args []string) {
 	file := args[0]
-	kind := loadFormats[either(s.flag("format"), strings.TrimPrefix(filepath.Ext(file), "."))]
+	kind := loadFormats[cmp.Or(s.flag("format"), strings.TrimPrefix(filepath.Ext(file), "."))]
 	if kind == "" {
 		s.fail(fmt.Errorf("%s must be CSV or JSON lines: --format csv or --format jsonl names the format", file))
 	}
@@ -112,7 +113,7 @@ func (s *shown) Read(into []byte) (int, error) {
 	s.at.Lines += int64(bytes.Count(into[:n], []byte{'\n'}))
 	s.bar.show(s.at)
 	if err == io.EOF {
-		s.bar.say(fmt.Sprintf("%d lines are sent; the control stores them", s.at.Lines))
+		s.bar.showText(fmt.Sprintf("%d lines are sent; the control stores them", s.at.Lines))
 	}
 	return n, err
 }

@@ -1,6 +1,5 @@
 // Command spillway is the operator's command: it works with rule files, sidecars and the control plane. The table of
-// nouns
-// has what it can do with each kind of thing.
+// nouns has what it can do with each kind of thing.
 package main
 
 import (
@@ -30,9 +29,9 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `It works with rule files, sidecars and the control plane, as in spillway users list: a noun and
-what to do with it. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and
-reset are words of their own.
+const about = `The command works with rule files, sidecars and the control plane, as in spillway users list: a noun and a
+verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need no
+noun.
 
 Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
 the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL,
@@ -84,7 +83,7 @@ func report(err error, diagnostics io.Writer) int {
 	return exitUsage
 }
 
-// exit is the error of a command that has said all there is to say.
+// exit is the error of a command that has printed all that its caller needs.
 type exit int
 
 // Error is there because an exit is an error.
@@ -137,18 +136,16 @@ func known(root *cobra.Command, args []string) error {
 	root.SuggestionsMinimumDistance = 2
 	like := root.SuggestionsFor(args[0])
 	if len(like) == 0 {
-		return fmt.Errorf("there is no command %q: %s --help lists them", args[0], root.CommandPath())
+		return fmt.Errorf("unknown command %q: %s --help lists them", args[0], root.CommandPath())
 	}
-	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+	return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 }
 
 // group makes a command that only holds others.
 func group(name, one, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Short: short, Long: long, Args: known, RunE: func(cmd *cobra.Command,
-			_ []string) error {
-			return cmd.Help()
-		},
+		Use: name, Short: short, Long: long, Args: known,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if one != "" && !strings.Contains(one, " ") {
 		cmd.Aliases = []string{one}
@@ -156,7 +153,7 @@ func group(name, one, short, long string) *cobra.Command {
 	return cmd
 }
 
-// many is no bound for the arguments of a command.
+// many lets a command have any number of arguments.
 const many = math.MaxInt
 
 // between refuses fewer or more arguments than a command takes.
@@ -164,13 +161,16 @@ func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > most:
-			return fmt.Errorf("%q is too much: it is spillway %s", args[most], cmd.Use)
+			return fmt.Errorf("%q is too much: it is %s", args[most], usageOf(cmd))
 		case len(args) < least:
-			return fmt.Errorf("an argument is missing: it is spillway %s", cmd.Use)
+			return fmt.Errorf("an argument is missing: it is %s", usageOf(cmd))
 		}
 		return nil
 	}
 }
+
+// usageOf is a command with its arguments.
+func usageOf(cmd *cobra.Command) string { return cmd.Parent().CommandPath() + " " + cmd.Use }
 
 // must panics on an error that only a mistake in this program can cause.
 func must(err error) {
@@ -179,7 +179,7 @@ func must(err error) {
 	}
 }
 
-// release is the version that the linker was told: `-ldflags "-X main.release=1.2.3"`. Empty without that.
+// release is the version that `-ldflags "-X main.release=1.2.3"` sets.
 var release string
 
 // version is what this program was built from.
@@ -198,14 +198,10 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := newPrinter(cmd)
-			if err != nil {
-				return err
-			}
-			all := object{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" +
-				runtime.GOARCH}
+		RunE: printing(func(_ *cobra.Command, out *printer, _ []string) error {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			all := object{"version": version(), "go": runtime.Version(), "platform": platform}
 			return out.value(all, func() { out.line("spillway %s", version()) })
-		},
+		}),
 	}
 }

@@ -64,7 +64,7 @@ const (
 	goodLine = `{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/","user":"alice"}` + "\n"
 )
 
-// TestExitCodes: each command has each of its codes, and says why.
+// TestExitCodes: each command has each of its codes, and prints why.
 func TestExitCodes(t *testing.T) {
 	good, bad, warn := write(t, "good.yaml", goodRules), write(t, "bad.yaml", badRules), write(t, "warn.yaml",
 		warnRules)
@@ -82,7 +82,7 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "Exit codes:", nil},
 		{exitOK, "spillway ", []string{"version"}},
 		{exitOK, "spillway ", []string{"--version"}},
-		{exitUsage, `there is no command "bake"`, []string{"bake"}},
+		{exitUsage, `unknown command "bake"`, []string{"bake"}},
 		{exitUsage, "unknown flag: --colour", []string{"lint", "--colour", good}},
 		{exitUsage, `version prints table, wide, json, yaml, not "html"`, []string{"version", "-o", "html"}},
 		{exitUsage, "an argument is missing", []string{"lint"}},
@@ -98,7 +98,7 @@ func TestExitCodes(t *testing.T) {
 		{exitFound, "    - verdict: refused\n    + verdict: allowed", []string{"test", test(good, "refused")}},
 		{exitUsage, `"denied" is not a verdict`, []string{"test", test(good, "denied")}},
 		{exitUsage, "no such file", []string{"test", "none.yaml"}},
-		{exitUsage, "there is no file of tests in", []string{"test", t.TempDir()}},
+		{exitUsage, "must hold files that end with .yaml or .yml", []string{"test", t.TempDir()}},
 		{exitRules, `unknown key "scop"`, []string{"test", test(bad, "admitted")}},
 		{exitOK, "No difference.", []string{"diff", good, good}},
 		{exitFound, "limit: 1/1m → 2/1m", []string{"diff", good, other}},
@@ -109,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "0 problems", []string{"rule", "lint", good}},
 		{exitUsage, "must be a user's name, or KIND/NAME", []string{"block", "192.0.2.7"}},
 		{exitUsage, "--yes is missing", []string{"rules", "publish", good}},
-		{exitUsage, `there is no context "none"`, []string{"top", "--context", "none"}},
+		{exitUsage, `unknown context "none"`, []string{"top", "--context", "none"}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
 		{exitBroken, "the log has broken lines, which were skipped: 1", []string{"replay", "--rules", good, broken}},

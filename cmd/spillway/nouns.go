@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -159,7 +160,7 @@ func repeat(cmd *cobra.Command, run func() error) error {
 }
 
 // field is the field of the list in an answer.
-func (n *noun) field() string { return either(n.items, n.name) }
+func (n *noun) field() string { return cmp.Or(n.items, n.name) }
 
 func listNoun(s *session, _ []string) {
 	s.rows(s.pages(s.path(), s.parameters(s.noun.filters)))

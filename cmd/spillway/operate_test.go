@@ -74,11 +74,11 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "after:  none", "", "tier bob none --limit none"},
 		{exitOK, "tenant acme in shop", "", "tenant set acme --tier gold"},
 		{exitUsage, "must be COUNT/PER", "", "tier bob --limit many"},
-		{exitServer, "limit 1: per", "", "tier bob --limit 5/soon"},
+		{exitServer, "limits[0].per", "", "tier bob --limit 5/soon"},
 		{exitServer, "looks like a path", "", "block user//search"},
 		{exitUsage, "name whom", "", "reset"},
 		{exitUsage, "RateLimitRequest from standard input", "", "explain"},
-		{exitUsage, "a sidecar has no list of blocks", "", "blocks list"},
+		{exitUsage, "a sidecar cannot list blocks", "", "blocks list"},
 	} {
 		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {

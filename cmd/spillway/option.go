@@ -43,13 +43,27 @@ func addOptions(cmd *cobra.Command, all []option) {
 			continue
 		}
 		cmd.Flags().String(o.flag, "", o.help)
-		switch o.flag {
-		case "tier", "user":
-			must(cmd.RegisterFlagCompletionFunc(o.flag, completeNames(o.flag+"s")))
-		case "rule":
-			must(cmd.RegisterFlagCompletionFunc(o.flag, completeRules))
-		}
+		must(cmd.RegisterFlagCompletionFunc(o.flag, o.completion()))
 	}
+}
+
+// fixedWords complete flags that take one of a few words.
+var fixedWords = map[string][]string{
+	"outcome": {
+		"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed",
+	},
+	"step": {"minute", "hour", "day"},
+	"kind": {"rules", "tier", "user", "key", "tenant", "ip", "api_key"},
+}
+
+func (o *option) completion() cobra.CompletionFunc {
+	switch o.flag {
+	case "tier", "user":
+		return completeNames(o.flag + "s")
+	case "rule":
+		return completeRules
+	}
+	return cobra.FixedCompletions(fixedWords[o.flag], cobra.ShellCompDirectiveNoFileComp)
 }
 
 // fill puts the flags that are given into the body of a change. none removes a field.

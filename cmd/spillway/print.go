@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,18 +36,18 @@ type column struct {
 // columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
 func columns(spec string) (all []column) {
 	for one := range strings.SplitSeq(spec, "|") {
-		c := column{format: words}
+		c, named := column{format: words}, false
 		for _, word := range strings.Fields(one) {
 			name, format, formatted := strings.Cut(word, ":")
 			switch {
 			case word == "wide":
 				c.wide = true
-			case word == "state":
+			case word == "state" && named:
 				c.state = true
 			case word == strings.ToUpper(word) && !formatted:
 				c.heading = strings.TrimSpace(c.heading + " " + word)
 			default:
-				c.field = name
+				c.field, named = name, true
 			}
 			if formatted {
 				c.format = formats[format]
@@ -78,6 +79,17 @@ func newPrinter(cmd *cobra.Command) (*printer, error) {
 		p.colour = os.Getenv("NO_COLOR") == ""
 	}
 	return p, nil
+}
+
+// printing makes the function of a command that prints without asking a server.
+func printing(run func(cmd *cobra.Command, out *printer, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		out, err := newPrinter(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, out, args)
+	}
 }
 
 // formatsOf are the formats of a command.
@@ -153,30 +165,34 @@ func (p *printer) list(field string, rows []object, columns []column) error {
 	return p.value(object{field: append([]object{}, rows...)}, func() { p.table(rows, columns) })
 }
 
-// table prints rows in columns. Where the terminal is narrow, columns are left out from the right.
+// table prints rows in columns. Where the terminal is narrow, a column is cut and those behind it are left out.
 func (p *printer) table(rows []object, all []column) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c column) bool { return c.wide && p.format != "wide" })
 	lines := make([][]string, len(rows)+1)
 	for i := range all {
 		lines[0] = append(lines[0], all[i].heading)
 		for at, row := range rows {
-			lines[at+1] = append(lines[at+1], either(all[i].cell(row), "-"))
+			lines[at+1] = append(lines[at+1], cmp.Or(all[i].cell(row), "-"))
 		}
 	}
 	widths := p.fit(lines)
 	var text strings.Builder
 	for at, cells := range lines {
 		for i, width := range widths {
-			pad := width - utf8.RuneCountInString(cells[i]) + 2
+			cell := cut(cells[i], width)
+			pad := width - utf8.RuneCountInString(cell) + 2
 			if i == len(widths)-1 {
 				pad = 0
 			}
-			text.WriteString(p.paint(cells[i], at == 0, all[i].state) + strings.Repeat(" ", pad))
+			text.WriteString(p.paint(cell, at == 0, all[i].state) + strings.Repeat(" ", pad))
 		}
 		text.WriteByte('\n')
 	}
 	_, _ = io.WriteString(p.raw, text.String()) // each cell is plain
 }
+
+// leastCut is how much room a column needs to be shown cut.
+const leastCut = 12
 
 // fit is how wide the columns are that there is room for.
 func (p *printer) fit(lines [][]string) (widths []int) {
@@ -186,12 +202,23 @@ func (p *printer) fit(lines [][]string) (widths []int) {
 		for _, cells := range lines {
 			width = max(width, utf8.RuneCountInString(cells[i]))
 		}
-		if p.width > 0 && p.format != "wide" && i > 0 && total+width > p.width {
+		if room := p.width - total; p.width > 0 && p.format != "wide" && i > 0 && width > room {
+			if room >= leastCut {
+				widths = append(widths, room)
+			}
 			return widths
 		}
 		widths, total = append(widths, width), total+width+2
 	}
 	return widths
+}
+
+// cut is a text of at most so many characters.
+func cut(text string, most int) string {
+	if all := []rune(text); len(all) > most {
+		return string(all[:most-1]) + "…"
+	}
+	return text
 }
 
 // colours are those of the words that begin cells of a state.

@@ -31,8 +31,8 @@ func hostile(depth int) any {
 		o[n.field()] = []any{hostile(depth - 1), hostile(depth - 1)}
 	}
 	for _, name := range []string{
-		"domains", "limits", "sidecars", "counters", "unlisted", "before", "after", "asked", "refused", "charges", "considered",
-		"attributes", "places", "points", "warnings", "readings", "rows",
+		"domains", "limits", "sidecars", "counters", "unlisted", "before", "after", "asked", "refused", "charges",
+		"considered", "attributes", "places", "points", "warnings", "readings", "rows",
 	} {
 		o[name] = []any{hostile(depth - 1), hostile(depth - 1)}
 	}
@@ -70,18 +70,19 @@ func TestNoFieldOfAnAnswerReachesATerminalRaw(t *testing.T) {
 	defer server.Close()
 	for _, status = range []int{http.StatusOK, http.StatusForbidden} {
 		for _, line := range []string{
-			"users list --limit 1", "users show a", "tiers list", "keys list --limit 1", "keys show a", "blocks list --limit 1", "counters list a",
-			"counters reset a", "top", "explain /", "sidecars list", "rules show", "rules show @1", "rules list " +
-				"--limit 1", "usage show a",
-			"usage list", "events list --limit 1", "audit list --limit 1", "reports list", "reports show a", "erasures list --limit 1", "erasures show 1", "doctor",
+			"users list --limit 1", "users show a", "tiers list", "keys list --limit 1", "keys show a",
+			"blocks list --limit 1", "counters list a", "counters reset a", "top", "explain /", "sidecars list",
+			"rules show", "rules show @1", "rules list --limit 1", "usage show a", "usage list",
+			"events list --limit 1", "audit list --limit 1", "reports list", "reports show a",
+			"erasures list --limit 1", "erasures show 1", "doctor",
 		} {
 			for _, format := range []string{"wide", "json", "yaml"} {
 				args := append(strings.Fields(line), "--domain", "d", "-o", format, "--server", server.URL,
 					"--control", server.URL)
 				got := call("", args...)
 				if at := strings.IndexFunc(got.out+got.errors, raw); at >= 0 {
-					t.Errorf("%s -o %s, answered with %d, writes %q", line, format, status, (got.out +
-						got.errors)[max(at-40, 0):at+4])
+					t.Errorf("%s -o %s, answered with %d, writes %q", line, format, status,
+						(got.out + got.errors)[max(at-40, 0):at+4])
 				}
 				if got.code == exitUsage {
 					t.Errorf("%s is not understood: %s", line, got.errors)

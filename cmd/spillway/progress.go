@@ -69,8 +69,8 @@ func (b *bar) show(p replay.Progress) {
 	b.write(line(p, now.Sub(b.began)))
 }
 
-// say shows a text in place of the bar.
-func (b *bar) say(text string) {
+// showText shows a text in place of the bar.
+func (b *bar) showText(text string) {
 	if b.out != nil {
 		b.write(text)
 	}

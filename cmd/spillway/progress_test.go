@@ -51,7 +51,7 @@ func TestBarWritesOverItself(t *testing.T) {
 // widest is the width of the line that the end covers.
 func (b *bar) widest() int { return len(line(replay.Progress{Lines: 1000}, 500*time.Millisecond)) }
 
-// TestBarIsForTerminals: a file is none, and what is not a file neither.
+// TestBarIsForTerminals: no bar is written to a file, nor to what is not a file.
 func TestBarIsForTerminals(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
@@ -32,15 +30,22 @@ func readRules(path string) (ruleText, error) {
 
 // ruleTexts reads rule files. Where there are several, it fails if one of them could not be published.
 func ruleTexts(paths []string) ([]ruleText, error) {
-	names, err := ruleFileNames(paths)
-	if err == nil && len(names) > 1 {
-		_, err = trial.Read(rules.FilesConfig{}, names...)
+	var names []string
+	for _, path := range paths {
+		files, err := yamlFiles(path)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, files...)
 	}
-	if err != nil {
-		return nil, err
+	if len(names) > 1 {
+		_, err := trial.Read(rules.FilesConfig{}, names...)
+		if err != nil {
+			return nil, err
+		}
 	}
 	var all []ruleText
-	var wrong []descriptors.Problem
+	var wrong []rules.Problem
 	for _, name := range names {
 		file, err := readRules(name)
 		if err != nil {
@@ -59,27 +64,6 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 	}
 	if len(wrong) > 0 {
 		return nil, &trial.Unloadable{Load: rules.Load{Problems: wrong}}
-	}
-	return all, nil
-}
-
-// ruleFileNames are the files of paths, of folders those with rules.
-func ruleFileNames(paths []string) (all []string, err error) {
-	for _, path := range paths {
-		entries, err := os.ReadDir(path)
-		if err != nil { // it is a file, or reading it shows what is wrong
-			all = append(all, path)
-			continue
-		}
-		before := len(all)
-		for _, e := range entries {
-			if !e.IsDir() && yamlFile(e.Name()) {
-				all = append(all, filepath.Join(path, e.Name()))
-			}
-		}
-		if len(all) == before {
-			return nil, fmt.Errorf("there is no rule file in %s", path)
-		}
 	}
 	return all, nil
 }

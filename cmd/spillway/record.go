@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -29,8 +30,7 @@ func newUsage() *noun {
 		name: "usage", about: "What clients used, by the record of a control", api: controlAPI, path: "users",
 		items: "users", prefix: true,
 		filters: slices.Concat(clientOptions, timeOptions, []option{
-			{"rule", "a rule: what it was charged, or for a whole domain what it decided; without it whole requests",
-				nil},
+			{"rule", "a rule: what it was charged, or for a whole domain what it decided; default: requests", nil},
 			{"step", "minute, hour or day; default: hour", nil},
 		}),
 		verbs: []verb{
@@ -77,7 +77,7 @@ func milliseconds(l object, field string) string {
 func listUsage(s *session, _ []string) {
 	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
 	s.print(o, func() {
-		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(either(text(o, "identity"), text(o,
+		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(cmp.Or(text(o, "identity"), text(o,
 			"domain"))),
 			when(o["from"]), when(o["to"]), text(o, "admitted"), text(o, "cost"), text(o, "refused"))
 		s.table(objects(o, "points"), columns("AT at:when | OUTCOME outcome state | REQUESTS requests | COST cost"))
@@ -88,8 +88,7 @@ func listUsage(s *session, _ []string) {
 func newEvents() *noun {
 	return &noun{
 		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others",
-		api:  controlAPI,
-		path: "events", next: "cursor=next",
+		api: controlAPI, path: "events", next: "cursor=next",
 		columns: columns(`AT at:when | OUTCOME outcome state | IDENTITY identity | REQUEST :requestWords | RULE rule |
 			COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
 		filters: slices.Concat(clientOptions, timeOptions, []option{
@@ -130,14 +129,13 @@ func newAudit() *noun {
 	return &noun{
 		name: "audit", about: "Who changed what on a control", api: controlAPI, path: "/v1/audit", items: "entries",
 		next: "before=id",
-		columns: columns(`AT at:when | WHO who | FROM address | ACTION action | DOMAIN domain | KIND kind | NAME name |
-			CHANGE :changeWords`),
+		columns: columns(`AT at:when | WHO who | ACTION action | KIND kind | NAME name | CHANGE :changeWords |
+			DOMAIN domain | FROM address wide`),
 		filters: []option{{"kind", "changes of one kind alone", nil}, {"name", "changes of what has this name", nil}},
 		verbs: []verb{{use: "list", short: "List changes, the newest first",
 			example: "list --domain shop --kind user --name ann",
 			run: func(s *session, _ []string) {
-				s.rows(s.pages(s.path(),
-					s.withDomain(s.parameters(s.noun.filters))))
+				s.rows(s.pages(s.path(), s.withDomain(s.parameters(s.noun.filters))))
 			},
 			long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds
 are rules, tier, user, key, tenant, ip and api_key.`}},
@@ -163,14 +161,10 @@ func changeWords(value any) string {
 	for _, name := range slices.Compact(names) {
 		was, is := changeValue(before[name]), changeValue(after[name])
 		if was != is && !slices.Contains(everyChange, name) {
-			parts = append(parts, fmt.Sprintf("%s: %s → %s", name, either(was, "none"), either(is, "none")))
+			parts = append(parts, fmt.Sprintf("%s: %s → %s", name, cmp.Or(was, "none"), cmp.Or(is, "none")))
 		}
 	}
-	all := []rune(strings.Join(parts, ", "))
-	if len(all) > changeMost {
-		all = append(all[:changeMost-1], '…')
-	}
-	return string(all)
+	return cut(strings.Join(parts, ", "), changeMost)
 }
 
 // changeValue is a value as text, empty for one that is missing or empty.

@@ -55,7 +55,7 @@ func newReplay() *cobra.Command {
   spillway replay --rules rules/ --against new-rules/ -o html --report report.html access.log.gz
   spillway replay --rules shop.yaml --user jwt_sub --descriptor 'user={jwt_sub},path={path}' access.json`,
 		Args: between(1, many),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: printing(f.run),
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
@@ -83,11 +83,7 @@ func newReplay() *cobra.Command {
 	return cmd
 }
 
-func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
-	out, err := newPrinter(cmd)
-	if err != nil {
-		return err
-	}
+func (f *replayFlags) run(cmd *cobra.Command, out *printer, logs []string) (err error) {
 	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge,
 		Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
@@ -171,7 +167,7 @@ func (c *created) Close() error {
 	return errors.Join(c.Flush(), c.file.Close())
 }
 
-// mapping reads the flags that say which fields mean what.
+// mapping reads the flags about the fields of a log.
 func (f *replayFlags) mapping(m *replay.Mapping) error {
 	m.User, m.Tenant, m.Tier = f.user, f.tenant, f.tier
 	m.Fields = map[string]string{}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 func newControl() *cobra.Command {
@@ -44,7 +42,7 @@ func serveControl(cmd *cobra.Command, _ []string) error {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // reads files again; one that comes early ends nothing
 	defer signal.Stop(hangUps)
-	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
+	log := control.NewLog(cmd.OutOrStdout())
 	cfg := control.Config{
 		DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens, Log: log,
 		Pools:     database.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks},
@@ -104,24 +102,20 @@ func newTokens() *cobra.Command {
 		"Make tokens for the API of the control plane.")
 	var domains []string
 	create := &cobra.Command{
-		Use: "create ROLE NAME", Short: "Make a token", Args: between(2, 2), ValidArgs: []string{"viewer", "operator",
-			"admin"},
-		Example: "  spillway tokens create admin alice\n  spillway tokens create operator bob --domains shop,shop-test",
+		Use: "create ROLE NAME", Short: "Make a token", Args: between(2, 2),
+		ValidArgs: []string{"viewer", "operator", "admin"},
+		Example:   "  spillway tokens create admin alice\n  spillway tokens create operator bob --domains shop,shop-test",
 		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for
 CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and
 admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then refused,
 and lists leave out the others.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := newPrinter(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
 			secret, line, err := api.TokenFile.New(args[0], args[1], domains...)
 			if err != nil {
 				return err
 			}
 			return out.value(object{"token": secret, "line": line}, func() { out.line("%s\n%s", secret, line) })
-		},
+		}),
 	}
 	create.Flags().StringSliceVar(&domains, "domains", nil,
 		"domains that it is for, with commas between them; default: all")

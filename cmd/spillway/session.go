@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// session is one run of a command that asks a server. The first error stays: after it nothing is asked, and what
-// would be
-// answered is empty.
+// session is one run of a command that asks a server. The first error stays: after it nothing is asked, and answers
+// are empty.
 type session struct {
 	*client
 	*printer
@@ -135,7 +135,7 @@ func (s *session) below(words ...string) string {
 			names = append(names, text(one, "domain"))
 		}
 		if len(names) != 1 {
-			known := either(plain(strings.Join(names, ", ")), "no rules are published yet")
+			known := cmp.Or(plain(strings.Join(names, ", ")), "no rules are published yet")
 			s.fail(fmt.Errorf("--domain is missing: %s", known))
 			return ""
 		}
@@ -176,7 +176,11 @@ func (s *session) existing(args []string) (path string, now *answer) {
 
 // called is what an error calls the thing that the arguments name.
 func (s *session) called(args []string) string {
-	return fmt.Sprintf("%s %q in the domain %q", s.noun.one, strings.Join(args, "/"), s.domain)
+	name := fmt.Sprintf("%s %q", s.noun.one, strings.Join(args, "/"))
+	if strings.HasPrefix(s.noun.path, "/") {
+		return name
+	}
+	return fmt.Sprintf("%s in the domain %q", name, s.domain)
 }
 
 // parameters are those of the flags that are given.
@@ -225,7 +229,7 @@ func (s *session) pages(path string, params url.Values) (all []object) {
 	return all
 }
 
-// nextPage sets the parameters of the page behind the last item, or reports that there is none.
+// nextPage sets the parameters of the page behind the last item, and reports false at the end of the list.
 func (s *session) nextPage(params url.Values, page, last object) bool {
 	for pair := range strings.SplitSeq(s.noun.next, " ") {
 		name, field, _ := strings.Cut(pair, "=")

@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -47,7 +50,7 @@ func listSidecars(s *session, _ []string) {
 func (s *session) showRules() {
 	o := s.get("/v1/rules", s.withDomain(url.Values{}))
 	s.print(o, func() {
-		s.line("rules %s, in use since %s", either(plain(text(o, "hash")), "none"), either(when(o["loaded"]), "never"))
+		s.line("rules %s, in use since %s", cmp.Or(plain(text(o, "hash")), "none"), cmp.Or(when(o["loaded"]), "never"))
 		for _, d := range objects(o, "domains") {
 			s.line("\ndomain %s", plain(text(d, "name")))
 			s.table(objects(d, "limits"),
@@ -123,7 +126,17 @@ func (s *session) event(data []byte) {
 	default:
 		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			either(names(o, "user", "tenant", "api_key", "address"), "-"), either(plain(text(o, "rule")), "-"),
-			either(plain(request), "-"))
+			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"), cmp.Or(plain(text(o, "rule")), "-"),
+			cmp.Or(plain(request), "-"))
 	}
+}
+
+// entries are the descriptor entries of a refusal, such as user=ann.
+func entries(o object) string {
+	all := inner(o, "entries")
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		texts = append(texts, plain(key+"="+words(all[key])))
+	}
+	return strings.Join(texts, ", ")
 }

@@ -81,7 +81,7 @@ func newTiers() *noun {
 	return &noun{
 		name: "tiers", one: "tier", about: "The tiers of a control: plans, with the limits of each of their users",
 		api: controlAPI, path: "tiers",
-		columns: columns(`NAME name | DISPLAY NAME display_name | LIMITS limits:limits | PRICE price | ORDER rank |
+		columns: columns(`NAME name | DISPLAY NAME display_name | LIMITS limits:limits | PRICE price | RANK rank |
 			CHANGED BY updated_by | CHANGED AT updated_at:when`),
 		fields: []option{
 			{"display-name", "what people call it", nil},

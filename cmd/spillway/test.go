@@ -2,9 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -29,21 +26,16 @@ folder is its .yaml and .yml files.
 It exits with 1 if a test fails.`,
 		Example: "  spillway test examples/rules/tests",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := newPrinter(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
 			all, err := runTests(args)
-			if err != nil {
-				return err
+			if err == nil {
+				err = all.print(out, verbose)
 			}
-			err = all.print(out, verbose)
 			if err == nil && all.Failed > 0 {
 				err = exit(exitFound)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also list the tests that pass")
 	return cmd
@@ -55,7 +47,7 @@ func runTests(paths []string) (*tested, error) {
 	all := &tested{}
 	var wrong []error
 	for _, path := range paths {
-		names, err := testFiles(path)
+		names, err := yamlFiles(path)
 		if err != nil {
 			wrong = append(wrong, err)
 		}
@@ -83,27 +75,6 @@ func (t *tested) run(name string) error {
 	t.Failed += result.Failed()
 	t.Passed += len(result.Tests) - result.Failed()
 	return nil
-}
-
-// testFiles are the files that a path names: itself, or those in it.
-func testFiles(path string) (names []string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	entries, err := os.ReadDir(path)
-	for _, e := range entries {
-		if !e.IsDir() && yamlFile(e.Name()) {
-			names = append(names, filepath.Join(path, e.Name()))
-		}
-	}
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("there is no file of tests in %s", path)
-	}
-	return names, err
 }
 
 func (t *tested) print(out *printer, verbose bool) error {

@@ -24,7 +24,7 @@ func at(o object, path string) any {
 	return at(inner(o, field), rest)
 }
 
-// inner is the object of a field, nil where there is none.
+// inner is the object of a field, or nil.
 func inner(o object, path string) object {
 	found, _ := at(o, path).(object)
 	return found
@@ -146,14 +146,19 @@ func limits(value any) string {
 // blocked is until when a block holds, and why: of an object with until and reason.
 func blocked(value any) string {
 	b, _ := value.(object)
-	all := "until it is ended"
+	all := "for ever"
 	if until := when(b["until"]); until != "" {
 		all = "until " + until
 	}
-	if reason := text(b, "reason"); reason != "" {
-		all += ": " + reason
+	return all + quoted(text(b, "reason"))
+}
+
+// quoted is a text in quotes behind a blank, empty where it is empty.
+func quoted(text string) string {
+	if text == "" {
+		return ""
 	}
-	return all
+	return fmt.Sprintf(" %q", text)
 }
 
 // formats are the functions that columns name.
@@ -164,14 +169,6 @@ var formats = map[string]func(value any) string{
 	"orNone":     orNone,
 	"chargeLeft": chargeLeft, "chargeCost": chargeCost, "refuses": refuses, "orNo": orNo, "named": named,
 	"beatenBy": beatenBy,
-}
-
-// either is the first text, or the second where that is empty.
-func either(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // counted is a number of things.

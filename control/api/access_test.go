@@ -15,8 +15,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/database/questions"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -31,7 +31,8 @@ func tokenOf(role httpapi.Role, name, secret string, domains ...string) httpapi.
 // refused.
 func TestEveryRouteKeepsToDomains(t *testing.T) {
 	refused := map[string]bool{ // operations without a domain in their paths: are they for those who may use all?
-		"/v1/openapi.json": false, "/v1/status": false, "/v1/questions": false, "/v1/domains": false, "/v1/audit": false,
+		"/v1/openapi.json": false, "/v1/status": false, "/v1/questions": false, "/v1/domains": false,
+		"/v1/audit":    false,
 		"/v1/erasures": false, "/v1/erasures/{erasure}": false, "/v1/caches": true, "/v1/record": true,
 	}
 	secret, d := "limited", migrated(t)
@@ -119,7 +120,8 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 	for _, domain := range []string{"shop", "other"} {
 		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, domain, "domain: "+domain, "", true, nil)
 		if err == nil {
-			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"}, database.Subject{Domain: domain, Kind: database.KindUser, Name: "x"})
+			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"},
+				database.Subject{Domain: domain, Kind: database.KindUser, Name: "x"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +136,8 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 	t.Cleanup(server.Close)
 	for secret, want := range map[string]string{one: "cannot publish now", "for all": "Redis is away"} {
 		status, text := askedAs(t, server, secret, "GET", "/v1/status", "")
-		if status != http.StatusOK || !strings.Contains(text, want) || strings.Contains(text, "other") != (secret != one) {
+		if status != http.StatusOK || !strings.Contains(text, want) ||
+			strings.Contains(text, "other") != (secret != one) {
 			t.Errorf("%s: the status is %d %s, want %q", secret, status, text, want)
 		}
 	}
@@ -192,7 +195,7 @@ func apiOf(t *testing.T, d *database.DB, tokens ...httpapi.Token) *API {
 		Servers: redis.Servers{Addresses: []string{"127.0.0.1:1"}},
 	})
 	t.Cleanup(servers.Close)
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	log := slog.New(slog.DiscardHandler)
 	publisher := publish.New(publish.Config{Database: d, Redis: servers, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })

@@ -18,9 +18,10 @@ import (
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
 // AnswerWithin bounds how long an answer may take.
@@ -28,7 +29,7 @@ const AnswerWithin = 15 * time.Second
 
 // sources are the files whose comments describe requests and answers.
 //
-//go:embed load.go profiles.go reports.go rules.go status.go
+//go:embed api.go load.go profiles.go questions.go reports.go rules.go status.go
 var sources embed.FS
 
 // pageFiles are the page of the control: HTML and JavaScript that ask /v1 and nothing else.
@@ -47,7 +48,7 @@ const pageList = `/                 the page of the control, in a browser
 // TokenFile is how the file of tokens is written. An admin also changes tiers, publishes rules, and erases identities.
 var TokenFile = httpapi.TokenFile{
 	Variable: "CONTROL_TOKEN_FILE", Roles: httpapi.Roles{"viewer", "operator", "admin"}, Digests: true,
-	Make: ": `spillway control token admin NAME` makes one",
+	Make: ": `spillway tokens create admin NAME` makes one",
 }
 
 // API is the control plane over HTTP.
@@ -56,8 +57,8 @@ type API struct {
 	Publisher *publish.Publisher
 	Leader    *leader.Leader
 	Copier    *copier.Copier
-	Keys      descriptors.RecordKeys // how the record names identities
-	Archive   *archive.Archiver      // nil: there is none
+	Keys      keys.Names             // how the record names identities
+	Archive   *archive.Archiver      // nil: nothing is archived
 	Tokens    func() []httpapi.Token // who may use it; nil: this machine alone
 	Log       *slog.Logger
 
@@ -90,7 +91,7 @@ func (a *API) Operations() *httpapi.API {
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},
 		Within: AnswerWithin, MaxBody: database.MaxTextBytes + 1<<20, Problem: a.problem, Log: a.Log,
-		Sources: []fs.FS{sources, database.Sources, records.Sources},
+		Sources: []fs.FS{sources, database.Sources, records.Sources, rulediff.Sources},
 	})
 	a.addRules(api)
 	a.addProfiles(api)
@@ -103,7 +104,7 @@ func (a *API) Operations() *httpapi.API {
 
 // inDomain is the path of a domain. Operations whose paths have one embed it.
 type inDomain struct {
-	Domain string `path:"domain" in:"1..1024"`
+	Domain string `path:"domain" in:"1..1024"` // the domain
 }
 
 const domainPath = "/v1/domains/{domain}"

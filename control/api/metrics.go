@@ -67,7 +67,8 @@ func (a *API) archived() *telemetry.ControlArchive {
 	}
 	own := a.Archive.Stats()
 	return &telemetry.ControlArchive{
-		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes, Deleted: own.Deleted,
+		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes,
+		Deleted: own.Deleted,
 		LastRun: own.LastRun, Failures: own.Failures,
 	}
 }

@@ -16,7 +16,7 @@ import (
 // named is the path of a tier or a user.
 type named struct {
 	inDomain
-	Name string `path:"name" in:"1..1024"`
+	Name string `path:"name" in:"1..1024"` // the name
 }
 
 // changeNamed asks for a change of a tier or a user.
@@ -40,7 +40,7 @@ type setUser struct {
 // inKey is the path of an API key.
 type inKey struct {
 	inDomain
-	ID string `path:"id" in:"1..1024"`
+	ID string `path:"id" in:"1..1024"` // the id of the key
 }
 
 // changeKey asks for a change of an API key.
@@ -55,7 +55,7 @@ type newKey struct {
 	httpapi.Sent[database.KeyRequest]
 }
 
-// list asks for a list that goes on behind a name.
+// list asks for a list that begins behind a name.
 type list struct {
 	inDomain
 	After string `query:"after"`                       // the name behind which the list begins
@@ -84,8 +84,8 @@ type blockSearch struct {
 // inIdentity is the path of an identity.
 type inIdentity struct {
 	inDomain
-	Kind string `path:"kind" one:"user tenant ip api_key"`
-	Name string `path:"name" in:"1..1024"`
+	Kind string `path:"kind" one:"user tenant ip api_key"` // what the name is of
+	Name string `path:"name" in:"1..1024"`                 // the name, or an address or a network
 }
 
 // changeBlock asks for a change of a block.
@@ -286,7 +286,8 @@ func (in *setBlock) checkWidth(s database.Subject) error {
 		widest = widest4
 	}
 	if s.Kind == "ip" && is && network.Bits() < widest && in.Wide == "" {
-		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name, widest)
+		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name,
+			widest)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ var stepLengths = map[string]time.Duration{
 // mostSteps is how many steps of time an answer may have: a day of minutes, two months of hours, five years of days.
 const mostSteps = 2000
 
-// eventsBack is how far back events are looked for where the caller does not say.
+// eventsBack is how far back events are looked for unless the caller names a time.
 const eventsBack = 24 * time.Hour
 
 // Instant is a time, or a day of UTC.
@@ -53,7 +53,7 @@ type period struct {
 // steps is a period in steps.
 type steps struct {
 	period
-	Step string `query:"step" one:"hour minute day" or:"hour"`
+	Step string `query:"step" one:"hour minute day" or:"hour"` // the length of a step
 }
 
 // times are the period that is asked for.
@@ -92,9 +92,9 @@ func (p *period) in(step string) (from, to time.Time, err error) {
 
 // about names whom a report is about: one of them, or all.
 type about struct {
-	User     string `query:"user"`
-	APIKey   string `query:"api_key"` // the id of an API key
-	Tenant   string `query:"tenant"`
+	User     string `query:"user"`     // the name of a user
+	APIKey   string `query:"api_key"`  // the id of an API key
+	Tenant   string `query:"tenant"`   // the name of a tenant
 	Identity string `query:"identity"` // as the record names it
 }
 
@@ -125,11 +125,11 @@ type eventsRequest struct {
 	inDomain
 	about
 	period
-	IP       string `query:"ip"`
-	Rule     string `query:"rule"`
-	Outcome  string `query:"outcome"`
-	Endpoint string `query:"endpoint"`
-	Method   string `query:"method"`
+	IP       string `query:"ip"`                          // the address of the client
+	Rule     string `query:"rule"`                        // that decided
+	Outcome  string `query:"outcome"`                     // such as refused
+	Endpoint string `query:"endpoint"`                    // as the rule file names it
+	Method   string `query:"method"`                      // such as GET
 	Key      string `query:"key"`                         // what the API key begins with
 	Cursor   string `query:"cursor"`                      // the next of an answer
 	Limit    int    `query:"limit" in:"1..1000" or:"100"` // how many
@@ -139,11 +139,11 @@ type eventsRequest struct {
 type statisticsRequest struct {
 	inDomain
 	period
-	By   string `query:"by" one:"domain rule endpoint outcome" or:"domain"`
-	Step string `query:"step" one:"hour minute day total" or:"hour"`
+	By   string `query:"by" one:"domain rule endpoint outcome" or:"domain"` // what each row is about
+	Step string `query:"step" one:"hour minute day total" or:"hour"`        // the length of a step
 }
 
-// EventList is events, and where the list goes on.
+// EventList is events, and where the next part of the list begins.
 type EventList struct {
 	Events []database.Event `json:"events"`
 	Next   string           `json:"next"` // for the parameter cursor; empty: there are no more

@@ -27,7 +27,7 @@ type domainHistory struct {
 // inVersion is the path of a version.
 type inVersion struct {
 	inDomain
-	Version int64 `path:"version" in:"1.."`
+	Version int64 `path:"version" in:"1.."` // the number of the version
 }
 
 // twoVersions are those that are compared.

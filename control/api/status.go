@@ -55,7 +55,7 @@ type AuditList struct {
 
 // inErasure is the path of an erasure.
 type inErasure struct {
-	Erasure int64 `path:"erasure" in:"1.."`
+	Erasure int64 `path:"erasure" in:"1.."` // the number of the erasure
 }
 
 // auditRequest asks for lines of the audit.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // asked sends a request with a body of JSON, and returns the status and the text of the answer.
@@ -38,7 +38,7 @@ func asked(t *testing.T, server *httptest.Server, method, path, body string) (in
 func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
-	api := &API{Database: d, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)}
+	api := &API{Database: d, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	long, err := json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n",

@@ -50,7 +50,7 @@ func (a *Archiver) everyFile(ctx context.Context, f func(*Manifest) error) error
 	for _, name := range names {
 		_, described := slices.BinarySearch(names, listPath(name))
 		if strings.HasSuffix(name, fileEnding) && !described {
-			return fmt.Errorf("%s has no manifest: bring it back, or remove the file", name)
+			return fmt.Errorf("%s must have a manifest: bring it back, or remove the file", name)
 		}
 	}
 	return walk(ctx, a.store, Days{}, func(Progress) {}, f)
@@ -84,7 +84,7 @@ func (a *Archiver) Erase(ctx context.Context, p Person) (rows int64, err error) 
 	return rows, err
 }
 
-// rewrite writes a file without the events of a person. A file that has no others is removed.
+// rewrite writes a file without the events of a person. A file without other events is removed.
 func (a *Archiver) rewrite(ctx context.Context, m *Manifest, p *Person) error {
 	err := check(ctx, a.store, m) // so that a damaged file does not become a good one
 	if err != nil {

@@ -30,7 +30,8 @@ const (
 	writerOfFile = "spillway"
 )
 
-// Manifest describes one file of the archive, and stands beside it. A file without one is not whole and does not count.
+// Manifest describes one file of the archive, and is kept next to it. A file without one is not whole and does not
+// count.
 type Manifest struct {
 	Format    int       `json:"format"`
 	Path      string    `json:"path"` // of the file
@@ -155,7 +156,7 @@ func putText(ctx context.Context, s Store, name string, text []byte) error {
 // Mismatch is the error of a file whose rows are not those of its manifest.
 type Mismatch struct{ Path, Why string }
 
-// Error says which file differs, and how.
+// Error names the file that differs, and how it does.
 func (m *Mismatch) Error() string { return m.Path + ": " + m.Why }
 
 // check reads the rows of a file from the store, and compares them with the manifest.

@@ -24,7 +24,7 @@ func (n *names) Put(_ context.Context, name string, _ *os.File) error {
 // counts, nothing is left that takes room, and the run after it succeeds.
 func testFull(t *testing.T, w *world) {
 	if w.place.Endpoint != "" {
-		return // a service tells that it has no room as it tells any other failure
+		return // a service answers that it is full as it answers any other failure
 	}
 	w.partition("2026-05")
 	w.fill("2026-05", 1, 20, "a-1")

@@ -34,8 +34,8 @@ func (w *world) dies(steps int, env ...string) string {
 	return done
 }
 
-// testKilled kills the archiver after each of its steps in turn, and lets another one go on. In make test each kind of
-// step is killed once, in make test-control each step.
+// testKilled kills the archiver after each of its steps in turn, and lets another one continue. In make test each kind
+// of step is killed once, in make test-control each step.
 func testKilled(t *testing.T, w *world) {
 	if !full && w.place.Endpoint != "" {
 		return

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/spillway-mesh/spillway/keys"
 )
 
-// Filter says which events are asked for. The zero value is all.
+// Filter is which events are asked for. The zero value is all.
 type Filter struct {
 	Domain     string    // empty: all
 	Identities []string  // any of these; none: all
@@ -17,6 +19,11 @@ type Filter struct {
 	Outcome    string    // empty: all
 	From, To   time.Time // from the one on, and before the other; zero: no bound
 	Region     *string   // nil: all
+}
+
+// NamesOf returns how events may name an identity: as it is, and with the secret that sidecars have, if any.
+func NamesOf(kind, value string, secret []byte) []string {
+	return []string{kind + ":" + value, keys.NewNames("", secret).Identity(kind, value)}
 }
 
 // Progress is how far a walk through files has come.

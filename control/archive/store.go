@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Reader reads files of an archive. Names have slashes, whatever the store is.
+// Reader reads files of an archive. Names have slashes in every store.
 type Reader interface {
-	// Open opens a file. The error is ErrMissing where there is none.
+	// Open opens a file. The error is ErrMissing where it does not exist.
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the names of all files that begin with a text, sorted.
 	List(ctx context.Context, prefix string) ([]string, error)
@@ -25,14 +25,14 @@ type Store interface {
 	Reader
 	// Put keeps a file, in the place of one of that name.
 	Put(ctx context.Context, name string, file *os.File) error
-	// Remove removes a file. It is no error where there is none.
+	// Remove removes a file. A file that does not exist is not an error.
 	Remove(ctx context.Context, name string) error
 }
 
-// ErrMissing means that the store has no such file.
-var ErrMissing = errors.New("the archive has no such file")
+// ErrMissing means that a file does not exist.
+var ErrMissing = errors.New("the file is not in the archive")
 
-// Place says where an archive is, and how to get in. The zero value of all fields but At works.
+// Place is where an archive is, and how to open it. The zero value of all fields but At works.
 type Place struct {
 	At        string // a folder, or s3://bucket/prefix
 	Endpoint  string // URL of the S3-compatible service; empty: that of AWS
@@ -151,7 +151,7 @@ func (f folder) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-// noRegion stands in a path for events without a region, as other programs write a missing value.
+// noRegion is the part of a path for events without a region, as other programs write a missing value.
 const noRegion = "__HIVE_DEFAULT_PARTITION__"
 
 // regionPart is a region as one part of a path.

@@ -24,7 +24,7 @@ func cleaned(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// text is a text that fits: one that is too long counts under the name of those that had no room.
+// text is a text that fits: one that is too long counts under the name of those without room.
 func text(s string) string {
 	s = cleaned(s)
 	if len(s) > maxText {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -30,7 +30,7 @@ const (
 type Config struct {
 	Connect func(context.Context) (*pgx.Conn, error) // to the database
 	Redis   *redis.Client
-	Keys    descriptors.RecordKeys
+	Keys    keys.Names
 	Log     *slog.Logger
 }
 

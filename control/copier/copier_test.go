@@ -57,7 +57,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	w.want("requests of the key of ann", 25, keyTotal+` AND last_used_at = $2`, "ann", time.Unix(minuteOf(now)*60, 0))
 	w.want("refused requests of it", 3, `SELECT refused_requests FROM api_keys WHERE user_name = 'ann'`)
 	w.want("requests of the key of ben", 1, keyTotal, "ben")
-	w.want("changes for Redis", 0, `SELECT count(*) FROM outbox`)
+	w.want("changes for Redis", 0, `SELECT count(*) FROM audit WHERE done_at IS NULL`)
 	queued, err := w.Queued(ctx)
 	if err != nil || queued["usage"]+queued["events"] != 0 {
 		t.Errorf("after the copy the streams have %v: %v", queued, err)
@@ -91,7 +91,7 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 }
 
-// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of
+// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight, in the buckets of
 // all other latencies.
 func TestLatenciesOfIdentities(t *testing.T) {
 	w := newWorld(t)
@@ -151,7 +151,8 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 	}
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[{"minute":1,"domain":"api"`)})
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2,
-		Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed","requests":-5,"cost":1}]}`, minuteOf(now)))})
+		Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed",
+		  "requests":-5,"cost":1}]}`, minuteOf(now)))})
 	w.redis.Do(t, "XADD", w.cfg.Keys.Shared("usage"), "*", "noise", "yes")
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: math.MaxInt64 - 1, Rows: []byte(`{}`)})
 	long := usageOf("a", 3, "ann", now, 1, 0)
@@ -231,7 +232,7 @@ func TestStreamsThatBeginAnew(t *testing.T) {
 func TestAChangedSecretNamesAgain(t *testing.T) {
 	w := newWorld(t)
 	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
-	w.run(`ALTER TABLE users DISABLE TRIGGER ALL`)
+	w.run(`ALTER TABLE profiles DISABLE TRIGGER ALL`)
 	w.run(`INSERT INTO users (domain, name, updated_by) SELECT 'api', 'u' || n, 'x' FROM generate_series(1, 12000) AS
 	  n`)
 	w.run(`UPDATE users SET identity = 'user:' || name`)

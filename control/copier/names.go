@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // named is a table whose rows get the names that rows of usage have for them.
 type named struct {
 	missing, list, update string
-	names                 func(keys descriptors.RecordKeys, name string, digest []byte) (first, second string)
+	names                 func(k keys.Names, name string, digest []byte) (first, second string)
 }
 
 var namedUsers = named{
@@ -30,8 +30,8 @@ var namedUsers = named{
 	update: `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d,
 	  n, i, k)
 	  WHERE t.domain = u.d AND t.name = u.n`,
-	names: func(keys descriptors.RecordKeys, name string, _ []byte) (string, string) {
-		return keys.Identity("user", name), ""
+	names: func(k keys.Names, name string, _ []byte) (string, string) {
+		return k.Identity("user", name), ""
 	},
 }
 
@@ -42,14 +42,14 @@ var namedKeys = named{
 	update: `UPDATE api_keys AS t SET counted_id = u.n, counted_key = u.k
 	  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d, i, n, k) WHERE t.domain = u.d AND t.id =
 	  u.i`,
-	names: func(keys descriptors.RecordKeys, id string, digest []byte) (string, string) {
-		return keys.Identity(journal.KeyKind, journal.KeyOf(id)), keys.Identity(journal.KeyKind,
+	names: func(k keys.Names, id string, digest []byte) (string, string) {
+		return k.Identity(journal.KeyKind, journal.KeyOf(id)), k.Identity(journal.KeyKind,
 			journal.KeyOfDigest(digest))
 	},
 }
 
-// give names the rows that have no name, or all.
-func (t *named) give(ctx context.Context, db executor, keys descriptors.RecordKeys, all bool) error {
+// give names the rows without a name, or all.
+func (t *named) give(ctx context.Context, db executor, k keys.Names, all bool) error {
 	where := t.missing
 	if all {
 		where = ""
@@ -63,7 +63,7 @@ func (t *named) give(ctx context.Context, db executor, keys descriptors.RecordKe
 		var page columns
 		var digest []byte
 		_, err = pgx.ForEachRow(rows, []any{&domain, &name, &digest}, func() error {
-			first, second := t.names(keys, name, digest)
+			first, second := t.names(k, name, digest)
 			page.add(domain, name, first, second)
 			return nil
 		})

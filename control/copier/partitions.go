@@ -18,12 +18,12 @@ const (
 	remakeAfter = time.Minute // after a failure
 )
 
-// keepMinutes is how long tables of minutes stay: what they say is in the tables of hours.
+// keepMinutes is how long tables of minutes stay: tables of hours have the same sums.
 const keepMinutes = 90 * 24 * time.Hour
 
 // makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is
 // no default partition: it would take the rows of a month whose partition is late. After a failure it waits, so that
-// the copy goes on with the partitions that there are.
+// the copy continues with the partitions that exist.
 func (c *Copier) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 	now := c.now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -58,7 +58,7 @@ func makeMonths(ctx context.Context, conn *pgx.Conn, month time.Time) error {
 // partition is the name of a month's partition.
 func partition(table string, month time.Time) string { return table + month.Format("_2006_01") }
 
-// makePartition makes a partition where there is none. It is attached after it is made, because that lets others read
+// makePartition makes a partition that does not exist. It is attached after it is made, because that lets others read
 // and write the table meanwhile.
 func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time.Time) error {
 	name := partition(table, month)

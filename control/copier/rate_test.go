@@ -53,7 +53,8 @@ func TestCopyRate(t *testing.T) {
 	runtime.ReadMemStats(&heap)
 	w.want("events", entries*rows, `SELECT count(*) FROM events`)
 	rate := float64(entries*rows) / took.Seconds()
-	t.Logf("copied %d events in %v: %.0f a second; time of processors: copier %v, PostgreSQL %v, Redis %v; the heap has %d MiB", entries*rows, took.Round(time.Millisecond), rate,
+	t.Logf("copied %d events in %v: %.0f a second; time of processors: copier %v, PostgreSQL %v, Redis %v; the heap "+
+		"has %d MiB", entries*rows, took.Round(time.Millisecond), rate,
 		after[0]-before[0], after[1]-before[1], after[2]-before[2], heap.HeapAlloc>>20)
 	if busy := after[0] - before[0] + after[1] - before[1] +
 		after[2] - before[2]; float64(entries*rows)/busy.Seconds() < bar {

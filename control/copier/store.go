@@ -90,8 +90,8 @@ func refusesData(err error) bool {
 	return false
 }
 
-// lacksPartition reports whether a row was refused because there is no partition for it: the one violation of a
-// constraint that has no name.
+// lacksPartition reports whether a row was refused because it lacks a partition: the one violation of a
+// constraint without a name.
 func lacksPartition(err error) bool {
 	var sql *pgconn.PgError
 	return errors.As(err, &sql) && sql.Code == "23514" && sql.ConstraintName == ""
@@ -243,7 +243,7 @@ type executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// exec executes a statement whose arguments are the columns, unless there are no rows.
+// exec executes a statement whose arguments are the columns, if there is a row.
 func (c columns) exec(ctx context.Context, db executor, sql string) error {
 	if c == nil {
 		return nil

@@ -22,7 +22,8 @@ const (
 // stream is one of the streams of Redis. One goroutine uses it.
 //
 // The copier is its only reader, reads from the first entry and deletes what is stored: what is in the stream is what
-// is left to do, whatever ids a Redis gives that was flushed, was restarted, or has another clock.
+// is left to do. The ids do not count: a Redis that was flushed, was restarted, or has another clock may give lower
+// ones.
 type stream struct {
 	name, key string
 	redis     *redis.Client

@@ -16,8 +16,8 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/spillway-mesh/spillway/control/migrations"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -63,7 +63,7 @@ func copierOf(database, address string) *Copier {
 	servers := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}})
 	return New(Config{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
-		Redis:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Log: slog.New(slog.DiscardHandler),
+		Redis:   servers, Keys: keys.NewNames("", []byte(secret)), Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -138,7 +138,7 @@ func (w *world) keys() {
 	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
 	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'),
 	  'spw_abcdef', 'ben', 'x')`)
-	w.run(`DELETE FROM outbox`)
+	w.run(`UPDATE audit SET done_at = now() WHERE done_at IS NULL`)
 }
 
 // keyTotal reads what a key was used for.
@@ -192,7 +192,7 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
 // usageOf is an entry in which a user was admitted so often, within a minute.
 func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
-	keys := descriptors.NewRecordKeys("", []byte(secret))
+	keys := keys.NewNames("", []byte(secret))
 	id := keys.Identity("user", user)
 	u := &journal.Rows{
 		Identities: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "allowed",

@@ -20,7 +20,8 @@ type Entry struct {
 }
 
 // Audit is the lines about a subject, the newest first, with ids below before; 0: from the newest on. Empty fields of
-// the subject match all, but for lines of domains that are not among some, nil for all. It does not show digests of keys.
+// the subject match all, but for lines of domains that are not among some, nil for all. It does not show digests of
+// keys.
 func (d *DB) Audit(ctx context.Context, domains []string, about Subject, before int64, count int) ([]Entry, error) {
 	return Many[Entry](ctx, d.reads, `SELECT id, at, who, address, action, domain, kind, name,
 	    before - 'digest' AS before, after - 'digest' AS after FROM audit

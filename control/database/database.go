@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
+	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers get the error soon
 	StatementWithin = 10 * time.Second // of one statement
 )
 
@@ -101,8 +101,8 @@ func (d *DB) Close() {
 	}
 }
 
-// Migrate brings the schema to the newest version, or to the version to where it is above 0, and returns the version that it is at.
-// Several controls may do so at the same time.
+// Migrate brings the schema to the newest version, or to the version to where it is above 0, and returns the version
+// that it is at. Several controls may do so at the same time.
 func (d *DB) Migrate(ctx context.Context, to int64) (int64, error) {
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
@@ -144,8 +144,9 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 		return err
 	}
 	var have int64
-	err = d.urgent.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	if sqlCode(err) == "42P01" { // there is no such table
+	err = d.urgent.QueryRow(ctx,
+		`SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
+	if sqlCode(err) == "42P01" { // the table does not exist
 		return errBehind
 	}
 	if err != nil {

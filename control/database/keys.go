@@ -61,10 +61,11 @@ func (d *DB) Keys(ctx context.Context, domain, after, user string, count int) ([
 
 // Key is one key.
 func (d *DB) Key(ctx context.Context, domain, id string) (*APIKey, error) {
-	return found(One[APIKey](ctx, d.reads, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id = $2`, domain, id))
+	return found(
+		One[APIKey](ctx, d.reads, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id = $2`, domain, id))
 }
 
-// AddKey makes a key. Its secret is kept nowhere: the database has its digest.
+// AddKey makes a key. Its secret is not kept: the database has its digest.
 func (d *DB) AddKey(ctx context.Context, by Actor, domain string, r KeyRequest) (*NewKey, error) {
 	secret := secretHead + rand.Text()
 	digest := sha256.Sum256([]byte(secret))

@@ -7,11 +7,11 @@ import (
 	"github.com/spillway-mesh/spillway/journal"
 )
 
-// Latencies are how long decisions about one identity took, in milliseconds. They come from events: all refusals, and samples of the other requests, each of which counts for those
-// that it stands for.
+// Latencies are how long decisions about one identity took, in milliseconds. They come from events: all refusals, and
+// samples of the other requests, each of which counts as many times as its weight.
 type Latencies struct {
 	Samples int64    `json:"samples"` // events
-	P50     *float64 `json:"p50"`     // null: there are no events
+	P50     *float64 `json:"p50"`     // null: without events
 	P95     *float64 `json:"p95"`
 	P99     *float64 `json:"p99"`
 }
@@ -29,15 +29,20 @@ type latencyBucket struct {
 	N, Samples int64 // samples are in the first bucket of each row alone
 }
 
-// latencyBuckets reads latencies of an identity, by steps of time. Those of minutes are read from the events themselves, which stay as long as tables of minutes do; those of
-// days are merged from hours.
-func (d *DB) latencyBuckets(ctx context.Context, domain, identity, step string, from, to time.Time) ([]latencyBucket, error) {
-	source := `SELECT date_trunc($5, at, 'UTC') AS at, v >> 40 AS bucket, sum(v & 1099511627775)::bigint AS n, coalesce(sum(samples) FILTER (WHERE place = 1), 0)::bigint AS samples
+// latencyBuckets reads latencies of an identity, by steps of time. Those of minutes are read from the events
+// themselves, which stay as long as tables of minutes do; those of days are merged from hours.
+func (d *DB) latencyBuckets(
+	ctx context.Context, domain, identity, step string, from, to time.Time,
+) ([]latencyBucket, error) {
+	source := `SELECT date_trunc($5, at, 'UTC') AS at, v >> 40 AS bucket, sum(v & 1099511627775)::bigint AS n,
+	  coalesce(sum(samples) FILTER (WHERE place = 1), 0)::bigint AS samples
 	  FROM identity_hours, unnest(latencies) WITH ORDINALITY AS l (v, place)`
 	if step == StepMinute {
-		source = `SELECT date_trunc($5, at, 'UTC') AS at, latency_bucket(latency) AS bucket, sum(weight)::bigint AS n, count(*) AS samples FROM events`
+		source = `SELECT date_trunc($5, at, 'UTC') AS at, latency_bucket(latency) AS bucket, sum(weight)::bigint AS n,
+		  count(*) AS samples FROM events`
 	}
-	return Many[latencyBucket](ctx, d.reads, source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, domain, identity, from, to, step)
+	return Many[latencyBucket](ctx, d.reads, source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4
+	  GROUP BY 1, 2 ORDER BY 1, 2`, domain, identity, from, to, step)
 }
 
 // sampled is latencies that are being added up.

@@ -106,7 +106,8 @@ func (l *UserLines) problem() error {
 	if l.count > int64(len(l.wrong)) {
 		more = fmt.Sprintf("\nand %d more", l.count-int64(len(l.wrong)))
 	}
-	return httpapi.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
+	return httpapi.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count,
+		strings.Join(l.wrong, "\n"), more)
 }
 
 // check returns what is wrong with a user, or nil.
@@ -141,8 +142,8 @@ func (u *userLine) checkNumbers() string {
 	return u.checkQuotas()
 }
 
-// LoadUsers makes users what lines hold, all of them or, where one of the lines is wrong, none. Users that no line names
-// stay. The audit gets one line for all of them.
+// LoadUsers makes users what lines hold, all of them or, where one of the lines is wrong, none. Users that no line
+// names stay. The audit gets one line for all of them.
 //
 // The lines are copied into a table of a connection of its own, which ends with the load: it may take half an hour, and
 // holds no lock that another needs before all lines are there and right.
@@ -166,7 +167,9 @@ func (d *DB) LoadUsers(ctx context.Context, by Actor, domain string, lines *User
 }
 
 // mergeUntilDone merges the lines, and begins again where a block interrupted it. The blocks that wait go first.
-func mergeUntilDone(ctx context.Context, conn *pgx.Conn, by Actor, domain string, read int64) (done *Loaded, err error) {
+func mergeUntilDone(
+	ctx context.Context, conn *pgx.Conn, by Actor, domain string, read int64,
+) (done *Loaded, err error) {
 	for range mergesMost {
 		err = write(ctx, conn, by, "load", func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL application_name = '`+mergeName+`'`)

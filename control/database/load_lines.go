@@ -67,7 +67,7 @@ type readerFunc func([]byte) (int, error)
 // Read calls the function.
 func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
-// CsvLines reads users as CSV. The first line names the columns; an empty field is none.
+// CsvLines reads users as CSV. The first line names the columns; an empty field is not set.
 func CsvLines(body io.Reader) func() (int64, userLine, error) {
 	r := newCSVReader(body)
 	var header []string
@@ -92,7 +92,8 @@ func CsvLines(body io.Reader) func() (int64, userLine, error) {
 		}
 		line, _ := r.FieldPos(0)
 		if len(fields) != len(header) {
-			return 0, userLine{}, &wrongLine{int64(line), fmt.Sprintf("it has %d fields, and the first line names %d", len(fields), len(header))}
+			return 0, userLine{}, &wrongLine{int64(line),
+				fmt.Sprintf("it has %d fields, and the first line names %d", len(fields), len(header))}
 		}
 		u, err := fieldsOf(header, fields, int64(line))
 		return int64(line), u, err
@@ -103,11 +104,13 @@ func CsvLines(body io.Reader) func() (int64, userLine, error) {
 func checkHeader(header []string) error {
 	for i, column := range header {
 		if !slices.Contains(loadColumns, column) || slices.Contains(header[:i], column) {
-			return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there twice: the columns are %s", column, strings.Join(loadColumns, ", "))
+			return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there "+
+				"twice: the columns are %s", column, strings.Join(loadColumns, ", "))
 		}
 	}
 	if !slices.Contains(header, "name") {
-		return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s", strings.Join(loadColumns, ","))
+		return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s",
+			strings.Join(loadColumns, ","))
 	}
 	return nil
 }
@@ -115,7 +118,8 @@ func checkHeader(header []string) error {
 // fieldsOf is a line of CSV as a user.
 func fieldsOf(header, fields []string, line int64) (userLine, error) {
 	var u userLine
-	numbers := map[string]**int64{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
+	numbers := map[string]**int64{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth,
+		"burst": &u.Burst}
 	for i, column := range header {
 		text := fields[i]
 		switch {

@@ -11,16 +11,19 @@ import (
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
-// FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and hands on nothing that the database refuses.
+// FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and returns nothing that the
+// database refuses.
 func FuzzUserLines(f *testing.F) {
 	for _, text := range []string{
 		"name,tier,quota_hour\nann,gold,5\n\"b, c\",,\n", "name\n\"open", "tier\n", "name,name\n", "name,burst\na,1\n",
-		`{"name": "ann", "quota_day": 5}` + "\n\n" + `{"name": ""}` + "\n{", `{"name": "a", "tier": null}`, "{\"name\": \"a\\u0000\"}",
+		`{"name": "ann", "quota_day": 5}` + "\n\n" + `{"name": ""}` + "\n{", `{"name": "a", "tier": null}`,
+		"{\"name\": \"a\\u0000\"}",
 	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, next := range []func() (int64, userLine, error){CsvLines(bytes.NewReader(text)), JsonLines(bytes.NewReader(text))} {
+		for _, next := range []func() (int64, userLine, error){CsvLines(bytes.NewReader(text)),
+			JsonLines(bytes.NewReader(text))} {
 			lines, most := &UserLines{next: next}, int64(bytes.Count(text, []byte("\n")))+1
 			for lines.Next() {
 				row, err := lines.Values()

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// AnswerWithin is how long PostgreSQL may be silent while it owes an answer. It ends each statement itself before that: statementWithin.
+// AnswerWithin is how long PostgreSQL may be silent while it owes an answer. It ends each statement itself before that:
+// statementWithin.
 const AnswerWithin = StatementWithin + 2*time.Second
 
-// patient is a connection to PostgreSQL that fails when an answer does not come: a network that loses everything would otherwise hold up a caller for
-// ever. It does so only where the caller has set no deadline.
+// patient is a connection to PostgreSQL that fails when an answer does not come: a network that loses everything would
+// otherwise hold up a caller for ever. It does so only where the caller has set no deadline.
 type patient struct {
 	net.Conn
 	mu  sync.Mutex // guards set

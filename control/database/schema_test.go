@@ -38,7 +38,8 @@ var filling = map[int64][]string{
 	1: {
 		`INSERT INTO domains (name, created_by) VALUES ('shop', 'ann')`,
 		`INSERT INTO rule_versions (domain, version, text, hash, rules, created_by)
-		  VALUES ('shop', 1, 'domain: shop', encode(sha256('domain: shop'), 'hex'), '[{"name": "a", "scope": ["user"]}]', 'ann')`,
+		  VALUES ('shop', 1, 'domain: shop', encode(sha256('domain: shop'), 'hex'),
+		  '[{"name": "a", "scope": ["user"]}]', 'ann')`,
 		`INSERT INTO publications (domain, publication, version, published_by) VALUES ('shop', 1, 1, 'ann')`,
 		`INSERT INTO tiers (domain, name, updated_by) VALUES ('shop', 'gold', 'ann')`,
 		`INSERT INTO users (domain, name, tier, updated_by) VALUES ('shop', 'bob', 'gold', 'ann')`,
@@ -49,7 +50,8 @@ var filling = map[int64][]string{
 		`CREATE TABLE usage_minutes_2026_11 PARTITION OF usage_minutes FOR
 		  VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z')`,
 		`INSERT INTO events
-		  SELECT '2026-11-05Z', 'one', 1, 0, 'shop', 'refused', 'a', 'user:bob', '', '', 'GET', '/', 5, 5, 1, 429, 1, 0.2, 'eu', 1`,
+		  SELECT '2026-11-05Z', 'one', 1, 0, 'shop', 'refused', 'a', 'user:bob', '', '', 'GET', '/', 5, 5, 1, 429, 1,
+		  0.2, 'eu', 1`,
 		`INSERT INTO usage_minutes VALUES ('2026-11-05Z', 'shop', '', 'user:bob', 'allowed', 1, 1)`,
 		`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ('one', 'usage', 1, 'eu')`,
 		`CREATE TABLE endpoint_minutes_2026_11 PARTITION OF endpoint_minutes FOR
@@ -171,8 +173,10 @@ func TestTheDatabaseChecks(t *testing.T) {
 		`UPDATE audit SET who = 'eve'`,
 		`DELETE FROM audit`,
 		`TRUNCATE audit`,
-		`INSERT INTO rule_versions (domain, version, text, hash, created_by) VALUES ('shop', 2, 'domain: shop', 'ab', 'ann')`,
-		`INSERT INTO rule_versions (domain, version, text, hash, created_by) VALUES ('shop', 1, 'x', encode(sha256('x'), 'hex'), 'ann')`,
+		`INSERT INTO rule_versions (domain, version, text, hash, created_by)
+		  VALUES ('shop', 2, 'domain: shop', 'ab', 'ann')`,
+		`INSERT INTO rule_versions (domain, version, text, hash, created_by)
+		  VALUES ('shop', 1, 'x', encode(sha256('x'), 'hex'), 'ann')`,
 		`INSERT INTO publications (domain, publication, version, published_by) VALUES ('shop', 2, 7, 'ann')`,
 		`UPDATE tiers SET price = -1`,
 		`DELETE FROM tiers`,
@@ -183,12 +187,14 @@ func TestTheDatabaseChecks(t *testing.T) {
 		`DELETE FROM users`,
 		`UPDATE api_keys SET digest = 'short'`,
 		`UPDATE api_keys SET revoked_at = now()`,
-		`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) VALUES ('shop', 'k2', sha256('k'), 'spw_', 'bob', 'ann')`,
+		`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
+		  VALUES ('shop', 'k2', sha256('k'), 'spw_', 'bob', 'ann')`,
 		`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', 'nowhere', 'ann')`,
 		`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'planet', 'mars', 'ann')`,
 		`UPDATE profiles SET quota_day = 5 WHERE kind = 'ip'`,
 		`UPDATE profiles SET blocked = false WHERE kind = 'ip'`,
-		`INSERT INTO rule_versions (domain, version, text, hash, rules) VALUES ('shop', 2, 'x', encode(sha256('x'), 'hex'), '{}')`,
+		`INSERT INTO rule_versions (domain, version, text, hash, rules)
+		  VALUES ('shop', 2, 'x', encode(sha256('x'), 'hex'), '{}')`,
 	} {
 		if _, err := d.changes.Exec(ctx, sql); err == nil {
 			t.Errorf("the database takes %s", sql)
@@ -203,7 +209,8 @@ func TestEveryForeignKeyHasAnIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const bare = `SELECT c.conrelid::regclass::text || ' ' || c.conname FROM pg_constraint c WHERE c.contype = 'f' AND NOT EXISTS (
+	const bare = `SELECT c.conrelid::regclass::text || ' ' || c.conname FROM pg_constraint c WHERE c.contype = 'f'
+	  AND NOT EXISTS (
 	  SELECT 1 FROM pg_index i WHERE i.indrelid = c.conrelid AND i.indpred IS NULL
 	  AND (i.indkey::int2[])[0:array_length(c.conkey, 1) - 1] @> c.conkey)`
 	names := func() []string {
@@ -227,7 +234,8 @@ func TestEveryForeignKeyHasAnIndex(t *testing.T) {
 	}
 }
 
-// TestMigrationsHaveTimeToSpare keeps the time that other statements have away from migrations: an index of a table that is filled takes minutes.
+// TestMigrationsHaveTimeToSpare keeps the time that other statements have away from migrations: an index of a table
+// that is filled takes minutes.
 func TestMigrationsHaveTimeToSpare(t *testing.T) {
 	ctx, d := context.Background(), open(t)
 	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
@@ -282,7 +290,8 @@ func TestAStatementByHandIsLogged(t *testing.T) {
 	} {
 		run(t, d, one.sql)
 		var got string
-		err := d.changes.QueryRow(t.Context(), `SELECT concat_ws(' ', action, kind, name, coalesce(after, before)->>'revision')
+		err := d.changes.QueryRow(t.Context(), `SELECT concat_ws(' ', action, kind, name,
+		  coalesce(after, before)->>'revision')
 		  FROM audit WHERE done_at IS NULL AND who = session_user ORDER BY id DESC LIMIT 1`).Scan(&got)
 		if err != nil || got != one.want {
 			t.Errorf("%s is logged as %q (%v), want %q", one.sql, got, err, one.want)

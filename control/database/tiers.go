@@ -49,7 +49,8 @@ func TiersOf(ctx context.Context, q Querier, domain string) ([]Tier, error) {
 
 // Tier is one tier.
 func (d *DB) Tier(ctx context.Context, domain, name string) (*Tier, error) {
-	return found(One[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
+	return found(
+		One[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
 }
 
 // found turns nothing into ErrNotFound.

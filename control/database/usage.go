@@ -56,10 +56,13 @@ func (d *DB) Usage(ctx context.Context, u *Usage) error {
 	if u.Step == StepMinute {
 		at = "minute"
 	}
-	sql, args := `SELECT `+at+` AS at, outcome, requests, cost FROM `+table+` WHERE domain = $1 AND identity = $2 AND rule = $3 AND `+at+` >= $4 AND `+at+` < $5 ORDER BY 1, 2`, []any{u.Domain, u.Identity, u.Rule, u.From, u.To}
+	sql, args := `SELECT `+at+` AS at, outcome, requests, cost FROM `+table+` WHERE domain = $1 AND identity = $2
+	  AND rule = $3 AND `+at+` >= $4 AND `+at+` < $5 ORDER BY 1, 2`, []any{u.Domain, u.Identity, u.Rule, u.From, u.To}
 	if u.Identity == "" {
-		sql, args = `SELECT at, outcome, sum(requests)::bigint AS requests, sum(cost)::bigint AS cost FROM endpoint_`+u.Step+`s
-		  WHERE domain = $1 AND ($2 = '' OR rule = $2) AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, []any{u.Domain, u.Rule, u.From, u.To}
+		sql, args = `SELECT at, outcome, sum(requests)::bigint AS requests, sum(cost)::bigint AS cost
+		  FROM endpoint_`+u.Step+`s
+		  WHERE domain = $1 AND ($2 = '' OR rule = $2) AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`,
+			[]any{u.Domain, u.Rule, u.From, u.To}
 	}
 	points, err := Many[UsagePoint](ctx, d.reads, sql, args...)
 	if err != nil {
@@ -116,9 +119,12 @@ func (d *DB) UserUsage(ctx context.Context, domain, name, identity string, now t
 	if err != nil {
 		return nil, err
 	}
-	u := &UserUsage{Domain: domain, User: name, Identity: identity, Timezone: zone.String(), LastRequestAt: user.LastRequestAt, ExceededCount: user.ExceededCount}
-	u.Today = PeriodUsage{From: descriptors.DayOf(now, zone, 0), To: descriptors.DayOf(now, zone, 1), Quota: user.QuotaDay}
-	u.Month = PeriodUsage{From: descriptors.MonthOf(now, zone, 0), To: descriptors.MonthOf(now, zone, 1), Quota: user.QuotaMonth}
+	u := &UserUsage{Domain: domain, User: name, Identity: identity, Timezone: zone.String(),
+		LastRequestAt: user.LastRequestAt, ExceededCount: user.ExceededCount}
+	u.Today = PeriodUsage{From: descriptors.DayOf(now, zone, 0), To: descriptors.DayOf(now, zone, 1),
+		Quota: user.QuotaDay}
+	u.Month = PeriodUsage{From: descriptors.MonthOf(now, zone, 0), To: descriptors.MonthOf(now, zone, 1),
+		Quota: user.QuotaMonth}
 	for _, p := range []*PeriodUsage{&u.Today, &u.Month} {
 		err = d.period(ctx, domain, identity, p)
 		if err != nil {
@@ -134,12 +140,17 @@ func (d *DB) period(ctx context.Context, domain, identity string, p *PeriodUsage
 	if first.Before(p.From) {
 		first = first.Add(time.Hour)
 	}
-	const sql = `SELECT coalesce(sum(requests) FILTER (WHERE outcome <> ALL ($7)), 0)::bigint, coalesce(sum(requests) FILTER (WHERE outcome = ANY ($7)), 0)::bigint,
+	const sql = `SELECT coalesce(sum(requests) FILTER (WHERE outcome <> ALL ($7)), 0)::bigint,
+	  coalesce(sum(requests) FILTER (WHERE outcome = ANY ($7)), 0)::bigint,
 	  coalesce(sum(cost) FILTER (WHERE outcome <> ALL ($7)), 0)::bigint FROM (
-	    SELECT outcome, requests, cost FROM usage_hours WHERE domain = $1 AND identity = $2 AND rule = '' AND at >= $4 AND at < $5
-	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = '' AND minute >= $3 AND minute < $4
-	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = '' AND minute >= $5 AND minute < $6) AS parts`
-	err := d.reads.QueryRow(ctx, sql, domain, identity, p.From, first, last, p.To, refusing).Scan(&p.Admitted, &p.Refused, &p.Cost)
+	    SELECT outcome, requests, cost FROM usage_hours WHERE domain = $1 AND identity = $2 AND rule = '' AND at >= $4
+	    AND at < $5
+	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = ''
+	    AND minute >= $3 AND minute < $4
+	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = ''
+	    AND minute >= $5 AND minute < $6) AS parts`
+	err := d.reads.QueryRow(ctx, sql, domain, identity, p.From, first, last, p.To, refusing).Scan(&p.Admitted,
+		&p.Refused, &p.Cost)
 	if err == nil && p.Quota != nil {
 		left := max(0, *p.Quota-p.Cost)
 		p.Left = &left
@@ -188,7 +199,7 @@ type Event struct {
 	Sidecar    string    `json:"sidecar"`
 	Sequence   int64     `json:"sequence"`
 	Place      int32     `json:"place"`
-	Weight     int32     `json:"weight"` // how many requests the event stands for
+	Weight     int32     `json:"weight"` // how many requests the event counts as
 }
 
 // EventFilter chooses events. An empty field chooses all.
@@ -199,7 +210,7 @@ type EventFilter struct {
 	Before                                                *EventPlace // only events behind it, in the order of the list
 }
 
-// EventPlace is where an event stands in the list.
+// EventPlace is the place of an event in the list.
 type EventPlace struct {
 	At       time.Time
 	Sidecar  string
@@ -211,7 +222,8 @@ type EventPlace struct {
 func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, error) {
 	where, args := ` WHERE domain = $1 AND at >= $2 AND at < $3`, []any{f.Domain, f.From, f.To}
 	for _, one := range []struct{ column, value string }{
-		{"identity", f.Identity}, {"api_key", f.APIKey}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome}, {"endpoint", f.Endpoint}, {"method", f.Method},
+		{"identity", f.Identity}, {"api_key", f.APIKey}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome},
+		{"endpoint", f.Endpoint}, {"method", f.Method},
 	} {
 		if one.value != "" {
 			args = append(args, one.value)
@@ -224,15 +236,18 @@ func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, err
 		args = append(args, b.At, b.Sidecar, b.Sequence, b.Place)
 	}
 	args = append(args, count)
-	events, err := Many[Event](ctx, d.reads, `SELECT at, domain, outcome, rule, identity, api_key, ip, method, endpoint, count, count_limit, cost, status, retry_after::float8, latency::float8,
-	  region, sidecar, sequence, place, weight FROM events`+where+fmt.Sprintf(` ORDER BY at DESC, sidecar DESC, sequence DESC, place DESC LIMIT $%d`, len(args)), args...)
+	events, err := Many[Event](ctx, d.reads, `SELECT at, domain, outcome, rule, identity, api_key, ip, method, endpoint,
+	  count, count_limit, cost, status, retry_after::float8, latency::float8,
+	  region, sidecar, sequence, place, weight FROM events`+where+fmt.Sprintf(`
+	  ORDER BY at DESC, sidecar DESC, sequence DESC, place DESC LIMIT $%d`, len(args)), args...)
 	for i := range events {
 		events[i].At = events[i].At.UTC()
 	}
 	return events, err
 }
 
-// Statistic is what was decided in one step of time about a domain, a rule or an endpoint, with how long decisions took.
+// Statistic is what was decided in one step of time about a domain, a rule or an endpoint, with how long decisions
+// took.
 type Statistic struct {
 	At       time.Time `json:"at"`
 	Name     string    `json:"name"` // of the domain, the rule that decided or the endpoint
@@ -250,13 +265,14 @@ const mostStatistics = 10_000
 // few refuses an answer of which rows would have to be left out. It was asked for one row more than there may be.
 func few[T any](all []T, err error) ([]T, error) {
 	if err == nil && len(all) > mostStatistics {
-		return nil, httpapi.NewProblem(http.StatusUnprocessableEntity, "there are more than %d rows: ask for a longer step or less time", mostStatistics)
+		return nil, httpapi.NewProblem(http.StatusUnprocessableEntity,
+			"there are more than %d rows: ask for a longer step or less time", mostStatistics)
 	}
 	return all, err
 }
 
-// Statistics are what was decided, by time and then by name. By is one of domain, rule and endpoint; with the step total there is one row for each name: of too many,
-// those with the most requests.
+// Statistics are what was decided, by time and then by name. By is one of domain, rule and endpoint; with the step
+// total there is one row for each name: of too many, those with the most requests.
 func (d *DB) Statistics(ctx context.Context, domain, by, step string, from, to time.Time) ([]Statistic, error) {
 	at, table := "at", "endpoint_"+step+"s"
 	if step == StepTotal {
@@ -266,10 +282,13 @@ func (d *DB) Statistics(ctx context.Context, domain, by, step string, from, to t
 	if step == StepTotal {
 		most = mostStatistics
 	}
-	all, err := few(Many[Statistic](ctx, d.reads, `SELECT at, name, requests, refused, cost, latency_quantile(latencies, 0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
-	  FROM (SELECT `+at+` AS at, `+by+` AS name, sum(requests)::bigint AS requests, coalesce(sum(requests) FILTER (WHERE outcome = ANY ($4)), 0)::bigint AS refused,
+	all, err := few(Many[Statistic](ctx, d.reads, `SELECT at, name, requests, refused, cost, latency_quantile(latencies,
+	  0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
+	  FROM (SELECT `+at+` AS at, `+by+` AS name, sum(requests)::bigint AS requests,
+	  coalesce(sum(requests) FILTER (WHERE outcome = ANY ($4)), 0)::bigint AS refused,
 	    coalesce(sum(cost) FILTER (WHERE outcome <> ALL ($4)), 0)::bigint AS cost, sum_latencies(latencies) AS latencies
-	    FROM `+table+` WHERE domain = $1 AND at >= $2 AND at < $3 GROUP BY 1, 2) AS added ORDER BY at, requests DESC, name LIMIT $5`, domain, from, to, refusing, most))
+	    FROM `+table+` WHERE domain = $1 AND at >= $2 AND at < $3 GROUP BY 1, 2) AS added
+	    ORDER BY at, requests DESC, name LIMIT $5`, domain, from, to, refusing, most))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
@@ -286,7 +305,8 @@ type CacheUse struct {
 
 // Caches are hits and misses, by time and cache.
 func (d *DB) Caches(ctx context.Context, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
+	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1
+	  AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
@@ -296,9 +316,9 @@ func (d *DB) Caches(ctx context.Context, step string, from, to time.Time) ([]Cac
 // RecordStream is what became of one of the streams of the record, of all sidecars and controls together.
 type RecordStream struct {
 	Stream  string  `json:"stream"`
-	Sources int64   `json:"sources"` // starts of sidecars that were heard of in the last 90 days
+	Sources int64   `json:"sources"` // starts of sidecars that sent something in the last 90 days
 	Rows    int64   `json:"rows"`    // that are stored
-	Dropped int64   `json:"dropped"` // rows that sidecars had no room for
+	Dropped int64   `json:"dropped"` // rows that sidecars left out for want of room
 	Missing int64   `json:"missing"` // entries that left the stream before they were copied
 	Moved   int64   `json:"moved"`   // rows whose time could not be right
 	Refused int64   `json:"refused"` // entries that could not be stored
@@ -308,7 +328,10 @@ type RecordStream struct {
 
 // Record is what became of the streams of the record.
 func (d *DB) Record(ctx context.Context) ([]RecordStream, error) {
-	return Many[RecordStream](ctx, d.reads, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
-	  coalesce(sum(missing), 0)::bigint AS missing, coalesce(sum(moved), 0)::bigint AS moved, coalesce(sum(refused), 0)::bigint AS refused, NULL::bigint AS queued, 0::float8 AS behind
-	  FROM (VALUES ('events'), ('usage')) AS s (stream) LEFT JOIN record_sources r USING (stream) GROUP BY 1 ORDER BY 1`)
+	return Many[RecordStream](ctx, d.reads, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources,
+	  coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
+	  coalesce(sum(missing), 0)::bigint AS missing, coalesce(sum(moved), 0)::bigint AS moved,
+	  coalesce(sum(refused), 0)::bigint AS refused, NULL::bigint AS queued, 0::float8 AS behind
+	  FROM (VALUES ('events'), ('usage')) AS s (stream) LEFT JOIN record_sources r USING (stream) GROUP BY 1
+	  ORDER BY 1`)
 }

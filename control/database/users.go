@@ -7,9 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
 )
 
@@ -58,23 +56,18 @@ func (d *DB) Users(ctx context.Context, domain, after, tier, prefix string, coun
 
 // User is one user.
 func (d *DB) User(ctx context.Context, domain, name string) (*User, error) {
-	return found(One[User](ctx, d.reads, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name = $2`, domain, name))
+	return found(
+		One[User](ctx, d.reads, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name = $2`, domain, name))
 }
 
-// checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
+// checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is not a limit.
 func (r *UserRequest) checkQuotas() string {
 	quotas := Quotas(&User{
 		QuotaHour: r.QuotaHour, QuotaDay: r.QuotaDay,
 		QuotaMonth: r.QuotaMonth, Burst: r.Burst,
 	})
 	for _, l := range quotas {
-		algorithm, window := limit.FixedWindow, l.Per
-		if l.Month {
-			window = descriptors.CalendarMonth.Length()
-		} else if l.Name == "hour" {
-			algorithm = limit.TokenBucket
-		}
-		err := limit.Limit{Algorithm: algorithm, Count: l.Count, Window: window, Burst: l.Burst}.Validate()
+		_, err := l.Compile()
 		if err != nil {
 			return "quota_" + l.Name + ": " + err.Error()
 		}
@@ -121,14 +114,16 @@ func (d *DB) DeleteUser(ctx context.Context, by Actor, domain, name string, want
 // Quotas are the limits of a user.
 func Quotas(u *User) (limits []records.Limit) {
 	if u.QuotaHour != nil {
-		l := records.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour, Algorithm: "token_bucket"}
+		l := records.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour,
+			Algorithm: "token_bucket"}
 		if u.Burst != nil {
 			l.Burst = *u.Burst
 		}
 		limits = append(limits, l)
 	}
 	if u.QuotaDay != nil {
-		limits = append(limits, records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
+		limits = append(limits,
+			records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
 	}
 	if u.QuotaMonth != nil {
 		limits = append(limits, records.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})

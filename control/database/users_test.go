@@ -21,7 +21,7 @@ func migrated(t *testing.T) *DB {
 	return d
 }
 
-// Two callers send if-none-match: * at the same time, for what no row stands for yet.
+// Two callers send if-none-match: * at the same time, for what is not in the database yet.
 func TestOneOfTwoMakesIt(t *testing.T) {
 	d := migrated(t)
 	none := new(int64)
@@ -43,11 +43,15 @@ func TestOneOfTwoMakesIt(t *testing.T) {
 			var both sync.WaitGroup
 			var made [2]error
 			for i := range made {
-				both.Go(func() { made[i] = make(t.Context(), Actor{Name: fmt.Sprint("caller ", i)}, fmt.Sprint("name ", n)) })
+				both.Go(func() {
+					made[i] = make(t.Context(), Actor{Name: fmt.Sprint("caller ", i)},
+						fmt.Sprint("name ", n))
+				})
 			}
 			both.Wait()
 			if (made[0] == nil) == (made[1] == nil) {
-				t.Errorf("%s, attempt %d: the callers got %v and %v, want that one makes it and the other has a conflict", what, n, made[0], made[1])
+				t.Errorf("%s, attempt %d: the callers got %v and %v, want that one makes it and the other has a "+
+					"conflict", what, n, made[0], made[1])
 				break
 			}
 		}
@@ -62,12 +66,14 @@ func TestQuotasThatAreTakenAreLimits(t *testing.T) {
 		ask  UserRequest
 		good bool
 	}{
-		"quotas of all lengths":              {UserRequest{QuotaHour: whole(5), QuotaDay: whole(50), QuotaMonth: whole(500), Burst: whole(10)}, true},
+		"quotas of all lengths": {UserRequest{QuotaHour: whole(5), QuotaDay: whole(50),
+			QuotaMonth: whole(500), Burst: whole(10)}, true},
 		"the largest quota":                  {UserRequest{QuotaDay: whole(limit.MaxCount)}, true},
 		"a burst that takes a hundred years": {UserRequest{QuotaHour: whole(1), Burst: whole(1_000_000)}, false},
-		"a burst above the most":             {UserRequest{QuotaHour: whole(1_000_000_000), Burst: whole(limit.MaxCount + 1)}, false},
-		"a quota above the most":             {UserRequest{QuotaDay: whole(limit.MaxCount + 1)}, false},
-		"a quota of a month above the most":  {UserRequest{QuotaMonth: whole(limit.MaxCount + 1)}, false},
+		"a burst above the most": {UserRequest{QuotaHour: whole(1_000_000_000),
+			Burst: whole(limit.MaxCount + 1)}, false},
+		"a quota above the most":            {UserRequest{QuotaDay: whole(limit.MaxCount + 1)}, false},
+		"a quota of a month above the most": {UserRequest{QuotaMonth: whole(limit.MaxCount + 1)}, false},
 	} {
 		_, err := d.SetUser(t.Context(), Actor{Name: "ann"}, "shop", name, c.ask, nil)
 		wrong := (&userLine{Name: name, UserRequest: c.ask}).check(1)

@@ -132,7 +132,8 @@ func newest(ctx context.Context, tx pgx.Tx, domain string) (number int64, err er
 	if err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, `SELECT coalesce(max(publication), 0) FROM publications WHERE domain = $1`, domain).Scan(&number)
+	err = tx.QueryRow(ctx, `SELECT coalesce(max(publication), 0) FROM publications WHERE domain = $1`,
+		domain).Scan(&number)
 	return number, err
 }
 
@@ -142,7 +143,8 @@ const versionSelect = `SELECT v.domain, v.version, v.hash, v.note, v.created_by,
   jsonb_array_length(v.rules)::bigint AS rules`
 
 func insertVersion(ctx context.Context, tx pgx.Tx, p *parsedText, domain, text, note string) (*Version, error) {
-	return One[Version](ctx, tx, `INSERT INTO rule_versions AS v (domain, version, text, hash, rules, costs, identity, note)
+	return One[Version](ctx, tx, `INSERT INTO rule_versions AS v (domain, version, text, hash, rules, costs, identity,
+	  note)
 	  SELECT $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5, $6, $7 FROM rule_versions WHERE domain = $1
 	  RETURNING domain, version, hash, note, created_by, created_at, jsonb_array_length(rules)::bigint AS rules`,
 		domain, text, rules.HashText(text), listed(p.rules), listed(p.costs), p.identity, note)
@@ -163,7 +165,8 @@ func insertPublication(
 // Versions are those of a domain, the newest first, of which before is below that number; 0: from the newest on.
 func (d *DB) Versions(ctx context.Context, domain string, before int64, count int) ([]Version, error) {
 	return Many[Version](ctx, d.reads, versionSelect+` FROM rule_versions v
-	  WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
+	  WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`,
+		domain, before, count)
 }
 
 // VersionOf is one version with its text.
@@ -180,7 +183,8 @@ func (d *DB) Published(ctx context.Context, domain string) ([]Publication, error
 
 // Publications are those of a domain, the newest first, with numbers below before; 0: from the newest on.
 func (d *DB) Publications(ctx context.Context, domain string, before int64, count int) ([]Publication, error) {
-	return Many[Publication](ctx, d.reads, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2::bigint = 0 OR publication < $2)
+	return Many[Publication](ctx, d.reads, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1
+	  AND ($2::bigint = 0 OR publication < $2)
 	  ORDER BY publication DESC LIMIT $3`, domain, before, count)
 }
 
@@ -252,7 +256,8 @@ func noTable(why string) error {
 // parsedOf is one rule.
 func parsedOf(r *descriptors.Rule, words map[string]any) parsedRule {
 	row := parsedRule{
-		Name: r.Name, Action: r.Action.String(), Priority: r.Priority, Enabled: !r.Disabled, Scope: wordsOf(words["scope"]),
+		Name: r.Name, Action: r.Action.String(), Priority: r.Priority, Enabled: !r.Disabled,
+		Scope: wordsOf(words["scope"]),
 		Match: words["match"], Limits: words["limits"], Penalty: words["penalty"], Response: words["response"],
 	}
 	if words["limit"] != nil {

@@ -24,7 +24,8 @@ func (d *DB) Write(ctx context.Context, by Actor, action string, f func(pgx.Tx) 
 func write(ctx context.Context, in beginner, by Actor, action string, f func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, in, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT set_config('spillway.actor', $1, true),
-		  set_config('spillway.address', $2, true), set_config('spillway.action', $3, true)`, by.Name, by.Address, action)
+		  set_config('spillway.address', $2, true), set_config('spillway.action', $3, true)`,
+			by.Name, by.Address, action)
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (d *DB) urgently(ctx context.Context, by Actor, action string, f func(pgx.T
 	return err
 }
 
-// ErrNotFound means that there is no such row.
+// ErrNotFound means that the row does not exist.
 var ErrNotFound = errors.New("not found")
 
 // Conflict is the error of a change of what another has changed meanwhile.
@@ -72,7 +73,7 @@ func check(want *int64, have int64) error {
 	return nil
 }
 
-// revision locks the row that a statement selects, and returns its revision; 0: there is none.
+// revision locks the row that a statement selects, and returns its revision; 0: it does not exist.
 func revision(ctx context.Context, tx pgx.Tx, lock string, args pgx.NamedArgs) (have int64, err error) {
 	err = tx.QueryRow(ctx, lock+` FOR UPDATE`, args).Scan(&have)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -117,6 +118,7 @@ func remove(ctx context.Context, tx pgx.Tx, want *int64, lock, sql string, args 
 // makeDomain makes a domain, unless it is there, before what is made in it: a long change would else hold up all others
 // of a domain that is new.
 func makeDomain(ctx context.Context, s Session, by Actor, domain string) error {
-	_, err := s.Exec(ctx, `INSERT INTO domains (name, created_by) VALUES ($1, $2) ON CONFLICT DO NOTHING`, domain, by.Name)
+	_, err := s.Exec(ctx, `INSERT INTO domains (name, created_by) VALUES ($1, $2) ON CONFLICT DO NOTHING`, domain,
+		by.Name)
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
 )
@@ -26,12 +26,12 @@ const (
 	lookEvery   = 250 * time.Millisecond // whether it is
 )
 
-// Eraser does the erasures that were asked for. Archive may be nil: there is none.
+// Eraser does the erasures that were asked for. Archive may be nil: nothing is archived.
 type Eraser struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
 	Redis     *redis.Client
-	Keys      descriptors.RecordKeys
+	Keys      keys.Names
 	Archive   *archive.Archiver
 	Log       *slog.Logger
 }
@@ -63,8 +63,8 @@ func (x *Eraser) next(ctx context.Context) (found bool, err error) {
 	return true, err
 }
 
-// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database first, then the database,
-// then what is made of it. Then it searches all places again.
+// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database
+// first, then the database, then what is made of it. Then it searches all places again.
 func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	err := x.gather(ctx, e)
 	if err != nil {
@@ -89,7 +89,8 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 			return fmt.Errorf("search %s: %w", place.name, err)
 		}
 		if n > 0 {
-			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n, place.hint)
+			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n,
+				place.hint)
 		}
 		e.Places[e.at(place.name)].Left = n
 	}
@@ -100,7 +101,7 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	return err
 }
 
-// at is where a place stands in the list of an erasure.
+// at is the index of a place in the list of an erasure.
 func (e *openErasure) at(place string) int {
 	i := slices.IndexFunc(e.Places, func(p database.ErasedPlace) bool { return p.Place == place })
 	if i < 0 {
@@ -123,17 +124,17 @@ type person struct {
 
 // personOf is the person of an erasure.
 func (x *Eraser) personOf(e *openErasure) *person {
-	keys := x.Keys
+	names := x.Keys
 	p := &person{openErasure: e, ips: []string{}}
-	p.identities = []string{keys.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
+	p.identities = []string{names.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
 	for _, id := range e.Also.IDs {
-		p.identities = append(p.identities, keys.Identity("api_key", id), "api_key:"+id)
-		p.counted(keys, journal.KeyOf(id))
+		p.identities = append(p.identities, names.Identity("api_key", id), "api_key:"+id)
+		p.counted(names, journal.KeyOf(id))
 	}
 	for _, digest := range e.Also.Digests {
 		bytes, err := hex.DecodeString(digest)
 		if err == nil {
-			p.counted(keys, journal.KeyOfDigest(bytes))
+			p.counted(names, journal.KeyOfDigest(bytes))
 		}
 	}
 	if e.Kind == "ip" {
@@ -144,8 +145,8 @@ func (x *Eraser) personOf(e *openErasure) *person {
 }
 
 // counted adds the names that rows of usage have for an API key.
-func (p *person) counted(keys descriptors.RecordKeys, key string) {
-	p.keys = append(p.keys, keys.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
+func (p *person) counted(names keys.Names, key string) {
+	p.keys = append(p.keys, names.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
 }
 
 // distinct is a list with each text once, never nil.
@@ -191,7 +192,7 @@ func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
 	return all, nil
 }
 
-// records is the records of Redis, whoever made them.
+// records is the records of Redis, those that operators made, too.
 func (x *Eraser) records(p *person) place {
 	count := func(ctx context.Context) (left int64, err error) {
 		for _, s := range p.subjects() {
@@ -221,7 +222,7 @@ func (x *Eraser) records(p *person) place {
 }
 
 func (x *Eraser) exists(ctx context.Context, id *records.Identity) (int64, error) {
-	key := x.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text())
+	key := x.Keys.Record(id.Domain, id.Kind.String(), id.Text())
 	reply, err := x.Redis.Run(ctx, key, "EXISTS", key)
 	if err != nil {
 		return 0, fmt.Errorf("ask Redis: %w", err)

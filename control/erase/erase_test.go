@@ -9,7 +9,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -33,19 +33,23 @@ func run(t *testing.T, d *database.DB, sql string) {
 	}
 }
 
-// TestTheAuditMayOnlyBeRedacted holds the trigger of the audit against updates that it must refuse, and the one that it must let pass.
+// TestTheAuditMayOnlyBeRedacted holds the trigger of the audit against updates that it must refuse, and the one that it
+// must let pass.
 func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 	ctx, d := context.Background(), open(t)
 	_, err := d.Migrate(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before) VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
-	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
+	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before)
+	  VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
+	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || e.ID != 1 || e.State != "open" {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
+	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || again.ID != e.ID {
 		t.Errorf("the same erasure asked twice: %+v, %v", again, err)
 	}
@@ -92,8 +96,8 @@ func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 
 // TestWhichCountersNameAnIdentity holds keys of counters against an identity.
 func TestWhichCountersNameAnIdentity(t *testing.T) {
-	plain := descriptors.NewRecordKeys("p:", nil)
-	ann := counterNameOf(plain.RecordKey("shop", "user", "ann"), "user")
+	plain := keys.NewNames("p:", nil)
+	ann := counterNameOf(plain, "shop", "user", "ann")
 	for key, want := range map[string]bool{
 		"p:rl1:{shop|ann}:user:per-user:1:tb":           true,
 		"p:rl1:{shop|ann|/x}:user+endpoint:r:1:tb":      true,
@@ -115,8 +119,8 @@ func TestWhichCountersNameAnIdentity(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	secret := descriptors.NewRecordKeys("", []byte("a secret of sixteen bytes"))
-	hashed := counterNameOf(secret.RecordKey("shop", "user", "ann"), "user")
+	secret := keys.NewNames("", []byte("a secret of sixteen bytes"))
+	hashed := counterNameOf(secret, "shop", "user", "ann")
 	if key := hashed.head + "|" + hashed.value + "}:user:r:1:tb"; !hashed.in(key) || hashed.value == "ann" {
 		t.Errorf("%s is not found", key)
 	}
@@ -155,7 +159,7 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	run(t, d, `CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
 	shared := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{servers.StartRedis(t).Addr}}})
 	t.Cleanup(shared.Close)
-	keys, log := descriptors.NewRecordKeys("", nil), slog.New(slog.DiscardHandler)
+	keys, log := keys.NewNames("", nil), slog.New(slog.DiscardHandler)
 	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
 	x := &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}

@@ -40,13 +40,15 @@ func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
 			have.IDs = append(have.IDs, e.Name)
 		}
 		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex'), prefix FROM api_keys
-		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`, e.Domain, e.Kind, e.Name)
+		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`,
+			e.Domain, e.Kind, e.Name)
 		if err != nil {
 			return err
 		}
 		var id, digest, prefix string
 		_, err = pgx.ForEachRow(rows, []any{&id, &digest, &prefix}, func() error {
-			have.IDs, have.Digests, have.Prefixes = append(have.IDs, id), append(have.Digests, digest), append(have.Prefixes, prefix)
+			have.IDs, have.Digests, have.Prefixes = append(have.IDs, id), append(have.Digests, digest),
+				append(have.Prefixes, prefix)
 			return nil
 		})
 		if err != nil {
@@ -83,7 +85,7 @@ func (x *Eraser) postpone(ctx context.Context, e *openErasure, why error) error 
 	_, err := x.Database.Tasks.Exec(ctx, `UPDATE erasures SET problem = $2, places = $3 WHERE id = $1`,
 		e.ID, why.Error(), e.Places)
 	if err != nil {
-		return fmt.Errorf("note that erasure %d goes on later: %w", e.ID, err)
+		return fmt.Errorf("note that erasure %d continues later: %w", e.ID, err)
 	}
 	return nil
 }

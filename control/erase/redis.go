@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -24,8 +24,8 @@ type streamEntry struct {
 	fields map[string]string
 }
 
-// streams is what sidecars have sent and Redis still holds. An entry that is copied may go. One that is not is waited for: it holds the rows of
-// others, too, and the copy drops what comes out of order.
+// streams is what sidecars have sent and Redis still holds. An entry that is copied may go. One that is not is waited
+// for: it holds the rows of others, too, and the copy drops what comes out of order.
 func (x *Eraser) streams(p *person) place {
 	return place{
 		name: "streams in Redis", hint: ", which are not copied yet: ask again",
@@ -51,7 +51,8 @@ func (x *Eraser) streams(p *person) place {
 func (x *Eraser) trim(ctx context.Context, p *person) (removed, waits int64, err error) {
 	err = x.entries(ctx, p, func(stream string, e *streamEntry) error {
 		var copied bool
-		err := x.Database.Tasks.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1 AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
+		err := x.Database.Tasks.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1
+		  AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
 			e.fields["sidecar"], stream, e.fields["sequence"]).Scan(&copied)
 		if err != nil {
 			return err
@@ -140,8 +141,8 @@ func mentioned(value any, names []string) bool {
 	return false
 }
 
-// counters is the counters of Redis whose keys name the person. With KEY_SECRET those that count by the person and by something else cannot be
-// found; they end with their windows.
+// counters is the counters of Redis whose keys name the person. With KEY_SECRET those that count by the person and by
+// something else cannot be found; they end with their windows.
 func (x *Eraser) counters(p *person) place {
 	return place{
 		name: "counters in Redis",
@@ -189,16 +190,16 @@ func (x *Eraser) scan(ctx context.Context, p *person, f func(s *redis.Server, ke
 }
 
 // counterNames are the names of the person in keys of counters.
-func (p *person) counterNames(keys descriptors.RecordKeys) (all []counterName) {
+func (p *person) counterNames(names keys.Names) (all []counterName) {
 	for _, s := range p.subjects() {
 		if s.Kind != database.KindSecret {
-			all = append(all, counterNameOf(keys.RecordKey(s.Domain, s.Kind, s.Name), s.Kind))
+			all = append(all, counterNameOf(names, s.Domain, s.Kind, s.Name))
 		}
 	}
 	return all
 }
 
-// scanPageOf is some keys of a server that match a pattern, and where to go on: 0 at the end.
+// scanPageOf is some keys of a server that match a pattern, and where the next page begins: 0 at the end.
 func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (keys []string, next string, err error) {
 	reply, err := s.Run(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", scanPage)
 	if err != nil {
@@ -224,41 +225,26 @@ type counterName struct {
 	kind  string
 }
 
-// counterNameOf takes it out of the key of the record, which has the same tag: <prefix>rec1:{<domain>|<value>}:<kind>.
-func counterNameOf(record, kind string) counterName {
-	head, rest, _ := strings.Cut(record, "{")
-	tag, _, _ := strings.Cut(rest, "}")
-	domain, value, _ := strings.Cut(tag, "|")
-	return counterName{head: strings.TrimSuffix(head, "rec1:") + "rl1:{" + domain, value: value, kind: kind}
+func counterNameOf(names keys.Names, domain, kind, name string) counterName {
+	head, value := names.Counted(domain, name)
+	return counterName{head, value, kind}
 }
 
 // countedBy is the scopes in whose keys an identity of a kind may stand.
-var countedBy = map[string][]string{database.KindUser: {database.KindUser, "client"}, "api_key": {"api_key", database.KindUser, "client"}, "ip": {"ip", "client"}, "tenant": {"tenant"}}
+var countedBy = map[string][]string{database.KindUser: {database.KindUser, "client"},
+	"api_key": {"api_key", database.KindUser, "client"}, "ip": {"ip", "client"}, "tenant": {"tenant"}}
 
 var scopeWords = []string{"tenant", "user", "ip", "endpoint", "api_key", "tier", "client"}
 
-// in reports whether a key of a counter names the identity: <head>|<value>|…}:<scope>:…, or in a domain that is co-located
-// <head>}~|<value>|…:<scope>:….
+// in reports whether the key of a counter names the identity.
 func (c *counterName) in(key string) bool {
-	rest, found := strings.CutPrefix(key, c.head)
-	if !found {
+	read := keys.Read(key)
+	if read.Head != c.head {
 		return false
 	}
-	var values string
-	if together, is := strings.CutPrefix(rest, "}~"); is {
-		values, rest, _ = strings.Cut(together, ":")
-	} else {
-		values, rest, _ = strings.Cut(rest, "}")
-		_, rest, _ = strings.Cut(rest, ":") // a client that is an address has ~ip before it
-	}
-	values, some := strings.CutPrefix(values, "|")
-	if !some {
-		return false
-	}
-	scope, _, _ := strings.Cut(rest, ":")
-	words := strings.Split(scope, "+")
+	words := strings.Split(read.By, "+")
 	tree := slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(scopeWords, w) })
-	for i, value := range strings.Split(values, "|") {
+	for i, value := range read.Values {
 		if value == c.value && (tree || i < len(words) && slices.Contains(countedBy[c.kind], words[i])) {
 			return true
 		}

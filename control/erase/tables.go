@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// erasable is rows of a table that are about a person. The parameters are @domain, @kind, @name, @keys (ids of API keys), @digests and
-// @prefixes of them, @identities and @ips, both as usage and events have them, and @erasure.
+// erasable is rows of a table that are about a person. The parameters are @domain, @kind, @name, @keys (ids of API
+// keys), @digests and @prefixes of them, @identities and @ips, both as usage and events have them, and @erasure.
 type erasable struct {
 	table  string
 	where  string
 	redact string // what to set instead of deleting; empty: the rows are deleted
 }
 
-// erasables are the tables that have to be named. Tables with the text columns `domain` and `identity` need not: they are found. A table that is not there
-// is passed over.
+// erasables are the tables that have to be named. Tables with the text columns `domain` and `identity` need not: they
+// are found. A table that is not there is passed over.
 var erasables = []erasable{
 	{table: "api_keys", where: `domain = @domain AND id = ANY (@keys)`},
 	{table: "profiles", where: `domain = @domain AND (kind = @kind AND name = @name
@@ -117,7 +117,8 @@ func (x *Eraser) patiently(ctx context.Context, f func(pgx.Tx) error) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
+		// where it fails the connection is lost, and the pool makes another
+		defer func() { _ = wire.SetDeadline(time.Time{}) }()
 		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true),
 		  set_config('lock_timeout', '0', true), set_config('spillway.log', 'off', true)`)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	leaderLock   = 7_269_310_517_334_085 // number of the advisory lock that the leader holds
 	channel      = "spillway"            // of notifications about changes
-	lookEvery    = time.Second           // for the lock, and for what a lost notification would have said
+	lookEvery    = time.Second           // for the lock, and for changes whose notification was lost
 	retryAfter   = time.Second           // after a task has returned
 	unlockWithin = time.Second
 )
@@ -33,8 +33,8 @@ type Connect func(context.Context) (*pgx.Conn, error)
 // Task is what the leader does all the time.
 type Task struct {
 	Name string
-	// Run does what there is to do, until ctx ends at most. After an error it runs again in a second; after nil when the
-	// database has changed, or in a second. A task that does not return in between may wait for changed itself.
+	// Run does what there is to do, until ctx ends at most. After an error it runs again in a second; after nil when
+	// the database has changed, or in a second. A task that does not return in between may wait for changed itself.
 	Run func(ctx context.Context, changed <-chan struct{}) error
 }
 
@@ -53,7 +53,7 @@ type Status struct {
 	Problems map[string]string // of tasks, by name; that of the leader itself has the name "leader"
 }
 
-// Problem is the problems of all tasks together; empty: there are none.
+// Problem is the problems of all tasks together; empty: all do well.
 func (s *Status) Problem() string {
 	var all []string
 	for _, task := range slices.Sorted(maps.Keys(s.Problems)) {
@@ -118,7 +118,7 @@ func (l *Leader) set(leads, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if waits || leads != l.status.Leads {
-		clear(l.status.Problems) // of a leader that is none any more
+		clear(l.status.Problems) // those of a leader, which it is no more
 	}
 	l.status.Leads, l.status.Waits = leads, waits
 }

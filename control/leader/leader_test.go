@@ -98,14 +98,15 @@ func TestAChangeDuringTheFirstRunIsNotMissed(t *testing.T) {
 func TestAProblemEndsWithTheNextSuccess(t *testing.T) {
 	connect := connectTo(servers.Database(t))
 	results := make(chan error)
-	l, _ := lead(t, Config{Connect: connect}, Task{Name: "one", Run: func(ctx context.Context, _ <-chan struct{}) error {
-		select {
-		case err := <-results:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}})
+	l, _ := lead(t, Config{Connect: connect},
+		Task{Name: "one", Run: func(ctx context.Context, _ <-chan struct{}) error {
+			select {
+			case err := <-results:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
 	results <- errors.New("Redis is away")
 	awaits(t, "the problem", func() bool { s := l.Status(); return s.Problem() == "one: Redis is away" })
 	results <- nil
@@ -126,7 +127,8 @@ func TestHold(t *testing.T) {
 			return err
 		}
 		defer conn.Close(context.Background())
-		_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1`, lock)
+		_, err = conn.Exec(ctx,
+			`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1`, lock)
 		if err != nil {
 			return err
 		}

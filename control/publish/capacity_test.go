@@ -16,8 +16,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/copier"
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -58,7 +58,8 @@ func newCapacity(t testing.TB) *capacity {
 	}
 	c.conn = c.unhurried()
 	c.client = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{c.redis.Addr}}})
-	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
+	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: keys.NewNames("", nil),
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { c.publisher.Close(); c.client.Close() })
 	return c
 }
@@ -113,7 +114,8 @@ func (c *capacity) busy() (all time.Duration) {
 	if err != nil || len(stats) == 0 {
 		c.Fatalf("the processes cannot be listed: %v", err)
 	}
-	own := map[string]bool{strconv.Itoa(os.Getpid()): true, strconv.Itoa(c.postgres.Pid()): true, strconv.Itoa(c.redis.Pid()): true}
+	own := map[string]bool{strconv.Itoa(os.Getpid()): true, strconv.Itoa(c.postgres.Pid()): true,
+		strconv.Itoa(c.redis.Pid()): true}
 	for _, name := range stats {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -135,17 +137,21 @@ func (c *capacity) busy() (all time.Duration) {
 // show logs a rate: so many took so long, and what a hundred times as many take of a processor.
 func (c *capacity) show(what string, n int, took spent) {
 	c.Helper()
-	c.Logf("%-44s %9d in %8v, %8v of processors = %7.0f in a second of one; a hundred times as many: %v", what, n, took.wall.Round(time.Millisecond), took.busy, float64(n)/took.busy.Seconds(), (100 * took.busy).Round(time.Second))
+	c.Logf("%-44s %9d in %8v, %8v of processors = %7.0f in a second of one; a hundred times as many: %v", what, n,
+		took.wall.Round(time.Millisecond), took.busy, float64(n)/took.busy.Seconds(), (100 * took.busy).Round(
+			time.Second))
 }
 
 // size logs the bytes of each row of a table, and of its indexes.
 func (c *capacity) size(table string) {
 	c.Helper()
 	rows := c.number("SELECT count(*) FROM " + table)
-	const whole = `SELECT sum(%[1]s(part))::bigint FROM (SELECT '%[2]s'::regclass AS part UNION SELECT relid FROM pg_partition_tree('%[2]s')) AS parts`
+	const whole = `SELECT sum(%[1]s(part))::bigint FROM (SELECT '%[2]s'::regclass AS part UNION SELECT relid
+	  FROM pg_partition_tree('%[2]s')) AS parts`
 	heap := c.number(fmt.Sprintf(whole, "pg_table_size", table))
 	indexes := c.number(fmt.Sprintf(whole, "pg_indexes_size", table))
-	c.Logf("%-44s %9d rows: %5.0f bytes each, indexes %5.0f bytes each", table, rows, float64(heap)/float64(rows), float64(indexes)/float64(rows))
+	c.Logf("%-44s %9d rows: %5.0f bytes each, indexes %5.0f bytes each", table, rows, float64(heap)/float64(rows),
+		float64(indexes)/float64(rows))
 }
 
 var usedMemory = regexp.MustCompile(`used_memory:(\d+)`)
@@ -168,7 +174,8 @@ func BenchmarkCapacity(b *testing.B) {
 		c.rules()
 		c.records()
 		c.copies()
-		for _, table := range []string{"profiles", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days", "endpoint_minutes"} {
+		for _, table := range []string{"profiles", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days",
+			"endpoint_minutes"} {
 			c.size(table)
 		}
 	}
@@ -180,7 +187,8 @@ func (c *capacity) rules() {
 	var text strings.Builder
 	text.WriteString("domain: shop\nrules:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&text, "  - { name: rule-%d, scope: [user, endpoint], match: { endpoints: [\"/v1/things/%d/*\"] }, limit: %d/1m }\n", i, i, i+1)
+		fmt.Fprintf(&text, "  - { name: rule-%d, scope: [user, endpoint], match: { endpoints: [\"/v1/things/%d/*\"] "+
+			"}, limit: %d/1m }\n", i, i, i+1)
 	}
 	ctx := context.Background()
 	kept := c.timed("keep a version", func() error {
@@ -189,7 +197,8 @@ func (c *capacity) rules() {
 	})
 	published := c.timed("publish", func() error { return c.publisher.publish(ctx, true) })
 	document := c.redis.Do(c, "HSTRLEN", c.publisher.cfg.Keys.Shared("rules"), "shop")
-	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000, kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
+	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000,
+		kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
 
 // records loads users and keys by COPY, puts them into Redis, and walks.
@@ -198,24 +207,29 @@ func (c *capacity) records() {
 	ctx, keys := context.Background(), c.users/10
 	before := c.memory()
 	loaded := c.timed("load users", func() error {
-		_, err := c.conn.CopyFrom(ctx, pgx.Identifier{"profiles"}, []string{"domain", "name", "quota_month", "updated_by"}, pgx.CopyFromSlice(c.users, func(i int) ([]any, error) {
+		_, err := c.conn.CopyFrom(ctx, pgx.Identifier{"profiles"}, []string{"domain", "name", "quota_month",
+			"updated_by"}, pgx.CopyFromSlice(c.users, func(i int) ([]any, error) {
 			return []any{"shop", fmt.Sprintf("user-%08d", i), 1_000_000, "capacity"}, nil
 		}))
 		return err
 	})
 	c.show("users loaded by COPY", c.users, loaded)
-	c.exec(fmt.Sprintf(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
+	c.exec(fmt.Sprintf(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
+	  SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
 	  FROM generate_series(0, %d) i`, keys-1))
 	all := c.users + keys
-	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.Feed(ctx, nil) }))
+	c.show("records put into Redis by the change feed", all,
+		c.timed("feed", func() error { return c.publisher.Feed(ctx, nil) }))
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("audit")
 	c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) })
-	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
+	c.show("records compared by a walk, none differs", all,
+		c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	c.redis.Do(c, "FLUSHALL")
 	c.askedFor(min(c.users, maxMissing))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
+	c.show("records put back after a flush", all,
+		c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
 	}
@@ -227,9 +241,11 @@ func (c *capacity) askedFor(count int) {
 	ctx := context.Background()
 	c.must(c.publisher.book.BeginFilling(ctx, nil))
 	for i := range count {
-		c.publisher.missing.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprintf("user-%08d", c.users-1-i)}})
+		c.publisher.missing.add(
+			[]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprintf("user-%08d", c.users-1-i)}})
 	}
-	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
+	c.show("records put back that sidecars ask for", count,
+		c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
 	c.must(c.publisher.book.EndFilling(ctx))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(count+1) {
 		c.Errorf("Redis has %s keys, want %d records and the index", n, count)
@@ -251,8 +267,10 @@ func (c *capacity) copies() {
 		rows := make([]journal.Event, batch)
 		for i := range rows {
 			user := (n*batch + i) * 7919 % c.users
-			rows[i] = journal.Event{At: now.Add(time.Duration(n*batch+i-c.events) * time.Millisecond).UnixMicro(), Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
-				Identity: fmt.Sprintf("user:user-%08d", user), IP: fmt.Sprintf("192.0.2.%d", user%250), Method: "GET", Endpoint: fmt.Sprintf("/v1/things/%d", user%200), Count: 100, Limit: 100, Cost: 1, Status: 429,
+			rows[i] = journal.Event{At: now.Add(time.Duration(n*batch+i-c.events) * time.Millisecond).UnixMicro(),
+				Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
+				Identity: fmt.Sprintf("user:user-%08d", user), IP: fmt.Sprintf("192.0.2.%d", user%250), Method: "GET",
+				Endpoint: fmt.Sprintf("/v1/things/%d", user%200), Count: 100, Limit: 100, Cost: 1, Status: 429,
 				RetryAfter: 1.5, Latency: 300, Weight: 1}
 		}
 		return (&journal.Rows{Events: rows}).Marshal()
@@ -261,12 +279,14 @@ func (c *capacity) copies() {
 		u := journal.Rows{}
 		for i := range batch { // each user with the rule "" and with one rule, in ten minutes
 			at := n*batch/2 + i/2
-			u.Identities = append(u.Identities, journal.Row{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)), Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
+			u.Identities = append(u.Identities, journal.Row{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)),
+				Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
 				Name: fmt.Sprintf("user:user-%08d", at*7919%c.users), Outcome: "allowed", Requests: 10, Cost: 10})
 		}
 		sketch := journal.Sketch{}
 		sketch.Add(300*time.Microsecond, 10)
-		u.Endpoints = append(u.Endpoints, journal.Row{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf("rule-%d", n%1000), Name: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
+		u.Endpoints = append(u.Endpoints, journal.Row{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf(
+			"rule-%d", n%1000), Name: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
 		return u.Marshal()
 	})
 }

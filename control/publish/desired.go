@@ -109,7 +109,7 @@ func (p *Publisher) desired(all []desired, r *row, now time.Time) []desired {
 	add := func(s database.Subject, record *records.Record) {
 		id, err := IdentityOf(s)
 		if err != nil {
-			p.unfit.note(fmt.Errorf("the domain %q: %w", s.Domain, err))
+			p.leftOut.note(fmt.Errorf("the domain %q: %w", s.Domain, err))
 			return
 		}
 		if record != nil {
@@ -136,7 +136,7 @@ func (p *Publisher) recordOf(r *row, now time.Time) *records.Record {
 	} else {
 		limits, err := limitsIn(r.limits)
 		if err != nil {
-			p.unfit.note(fmt.Errorf("the limits of the key %q of the domain %q: %w", r.Name, r.Domain, err))
+			p.leftOut.note(fmt.Errorf("the limits of the key %q of the domain %q: %w", r.Name, r.Domain, err))
 		}
 		record.Tier, record.Limits = textOf(r.keyTier), limits
 	}

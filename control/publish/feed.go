@@ -16,7 +16,7 @@ type line struct {
 	Digest             *string // of an API key, as PostgreSQL writes bytes
 }
 
-// Feed is a task: it puts changes into Redis until there are none left. A change that could not be put there, or not be
+// Feed is a task: it puts changes into Redis until all are there. A change that could not be put there, or not be
 // announced, stays for the next time.
 func (p *Publisher) Feed(ctx context.Context, _ <-chan struct{}) error {
 	for ctx.Err() == nil {

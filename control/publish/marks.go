@@ -11,7 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// A server of Redis has a mark. A server without it was emptied. While what is missing is put back the mark says so.
+// A server of Redis has a mark. A server without it was emptied. While what is missing is put back, the mark is another
+// one.
 const (
 	markFilling = "filling"
 	markFull    = "1"
@@ -29,7 +30,7 @@ func (p *Publisher) marks() []string {
 	}
 	var all []string
 	for i := 0; len(missing) > 0 && i < maxMarks; i++ {
-		key := p.cfg.Keys.RecordKey("sidecars", "mark", strconv.Itoa(i))
+		key := p.cfg.Keys.Record("sidecars", "mark", strconv.Itoa(i))
 		s := p.cfg.Redis.Server(key)
 		if missing[s] {
 			delete(missing, s)
@@ -52,7 +53,7 @@ func (p *Publisher) onMarks(ctx context.Context, command string, words ...any) (
 	return replies, nil
 }
 
-// marked is what the marks of all servers say.
+// marked is how many servers have which mark.
 type marked struct{ servers, lost, full int }
 
 // readMarks reads the marks.

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 const (
@@ -30,7 +30,7 @@ type missing struct {
 	mu      sync.Mutex // guards waiting
 	waiting map[database.Subject]bool
 	wake    chan struct{}
-	dropped atomic.Int64 // questions for which there was no room
+	dropped atomic.Int64 // questions that were dropped for want of room
 }
 
 func newMissing() *missing {
@@ -69,7 +69,7 @@ func (m *missing) take() (some []database.Subject) {
 }
 
 // refill walks where Redis has lost records. Sidecars know of it: they hold what they know, and ask for what they miss.
-// Garbage is collected more rarely meanwhile, which is a fifth of the control's work, unless GOGC says how often.
+// Garbage is collected more rarely meanwhile, which is a fifth of the control's work, unless GOGC sets how often.
 func (p *Publisher) refill(ctx context.Context, q database.Querier) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(refillGrowth))
@@ -128,7 +128,7 @@ func kindsOf(ctx context.Context, q database.Querier) (like []records.Identity, 
 
 // answer puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
 func (p *Publisher) answer(ctx context.Context) error {
-	stop := peers.Hear(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){
+	stop := peers.Receive(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){
 		peers.TopicMissing: p.hearMissing,
 	})
 	defer stop()

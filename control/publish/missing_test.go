@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // question is the body of a message that asks for records.
-func question(t testing.TB, keys descriptors.RecordKeys, all ...peers.MissingRecord) []byte {
+func question(t testing.TB, keys keys.Names, all ...peers.MissingRecord) []byte {
 	t.Helper()
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -28,7 +28,8 @@ func question(t testing.TB, keys descriptors.RecordKeys, all ...peers.MissingRec
 	return body
 }
 
-// askedFor stops a refill before its first page. Sidecars can look up what they need, and what they ask for is put back; nothing else is.
+// askedFor stops a refill before its first page. Sidecars can look up what they need, and what they ask for is put
+// back; nothing else is.
 func askedFor(c *capacity) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -50,11 +51,15 @@ func askedFor(c *capacity) {
 	}
 	channel := c.publisher.cfg.Keys.Shared("missing")
 	ask := peers.MissingRecords{}
-	c.must(json.Unmarshal(question(c, c.publisher.cfg.Keys, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u000009"}, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "stranger"},
-		peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "no digest"}, peers.MissingRecord{Domain: "shop", Kind: "api_key", Name: "k1"}), &ask))
+	c.must(json.Unmarshal(question(c, c.publisher.cfg.Keys, peers.MissingRecord{Domain: "shop", Kind: "user",
+		Name: "u000009"}, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "stranger"},
+		peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u\x00"},
+		peers.MissingRecord{Domain: "shop", Kind: "secret",
+			Name: "no digest"}, peers.MissingRecord{Domain: "shop", Kind: "api_key", Name: "k1"}), &ask))
 	servers.Await(c, "what was asked for", func() error {
 		c.must(peers.Announce(ctx, c.client, channel, peers.TopicMissing, ask)) // again: it may not listen yet
-		if !strings.Contains(c.has("user", "u000009"), `"count":5`) || !strings.Contains(c.has("api_key", "k1"), `"count":7`) {
+		if !strings.Contains(c.has("user", "u000009"), `"count":5`) ||
+			!strings.Contains(c.has("api_key", "k1"), `"count":7`) {
 			return errors.New("it is not there")
 		}
 		return nil
@@ -64,14 +69,15 @@ func askedFor(c *capacity) {
 	close(goOn)
 	c.must(<-ended)
 	c.expect("at the end", "user", "u000010", `"count":5`)
-	if index = fmt.Sprint(c.redis.Do(c, "ZRANGE", c.publisher.cfg.Keys.Shared("index"), "0", "-1")); strings.Contains(index, "|filling") {
+	if index = fmt.Sprint(c.redis.Do(c, "ZRANGE", c.publisher.cfg.Keys.Shared("index"), "0", "-1")); strings.Contains(
+		index, "|filling") {
 		c.Errorf("when all is back the index is %s", index)
 	}
 }
 
 // TestQuestionsOfSidecars reads questions that are as they have to be, and others.
 func TestQuestionsOfSidecars(t *testing.T) {
-	keys, others := descriptors.NewRecordKeys("", []byte("secret")), descriptors.NewRecordKeys("", []byte("another"))
+	keys, others := keys.NewNames("", []byte("secret")), keys.NewNames("", []byte("another"))
 	p := &Publisher{cfg: Config{Keys: keys}}
 	ann := peers.MissingRecord{Domain: "shop", Kind: "user", Name: "ann"}
 	for _, one := range []struct {
@@ -79,9 +85,12 @@ func TestQuestionsOfSidecars(t *testing.T) {
 		body []byte
 		want int // below 0: an error
 	}{
-		{"a question", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: strings.Repeat("ab", 32)}), 2},
-		{"what no database has", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "a\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "ab"},
-			peers.MissingRecord{Domain: "shop", Kind: "ip", Name: "here"}, peers.MissingRecord{Domain: "shop", Kind: "rules"},
+		{"a question", question(t, keys, ann,
+			peers.MissingRecord{Domain: "shop", Kind: "secret", Name: strings.Repeat("ab", 32)}), 2},
+		{"what no database has", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "user",
+			Name: "a\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "ab"},
+			peers.MissingRecord{Domain: "shop", Kind: "ip", Name: "here"},
+			peers.MissingRecord{Domain: "shop", Kind: "rules"},
 			peers.MissingRecord{Domain: "shop", Kind: "user", Name: strings.Repeat("a", maxName+1)}), 1},
 		{"another secret", question(t, others, ann), -1},
 		{"no JSON", []byte("ann"), -1},
@@ -98,7 +107,8 @@ func TestQuestionsOfSidecars(t *testing.T) {
 func TestQuestionsAreBounded(t *testing.T) {
 	m := newMissing()
 	for n := range maxMissing + 7 {
-		m.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprint("user-", n)}, {Domain: "shop", Kind: database.KindUser, Name: "user-0"}})
+		m.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprint("user-", n)},
+			{Domain: "shop", Kind: database.KindUser, Name: "user-0"}})
 	}
 	if len(m.waiting) != maxMissing || m.dropped.Load() != 7 {
 		t.Errorf("%d wait and %d are dropped, want %d and 7", len(m.waiting), m.dropped.Load(), maxMissing)

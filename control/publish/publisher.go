@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 type Config struct {
 	Database *database.DB
 	Redis    *redis.Client
-	Keys     descriptors.RecordKeys
+	Keys     keys.Names
 	Log      *slog.Logger
 }
 
@@ -36,25 +36,25 @@ type Publisher struct {
 	cfg     Config
 	book    *records.Book
 	missing *missing
-	unfit   *unfit       // rows that cannot be records
+	leftOut *leftOut     // rows that cannot be records
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
 	current atomic.Int64 // when all changes were in Redis, in ms since the epoch
 	whole   atomic.Bool  // Redis had all but changes when it was looked at last
 
-	lastWalk time.Time         // in this term; only Walk uses it, and the next
-	untold   bool              // sidecars may not know of what a walk has written
-	passed   func(step string) // is called after each step, for tests
+	lastWalk    time.Time         // in this term; only Walk uses it, and the next
+	unannounced bool              // sidecars may not know of what a walk has written
+	passed      func(step string) // is called after each step, for tests
 }
 
 // New makes a Publisher that does nothing yet.
 func New(cfg Config) *Publisher {
-	p := &Publisher{cfg: cfg, missing: newMissing(), unfit: newUnfit(cfg.Log), passed: func(string) {}}
+	p := &Publisher{cfg: cfg, missing: newMissing(), leftOut: newLeftOut(cfg.Log), passed: func(string) {}}
 	p.setCurrent()
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
-		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
-		Key: func(id *records.Identity) string { return cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) },
+		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Claims: cfg.Keys.Shared("claims"), Patience: redisWithin,
+		Key: func(id *records.Identity) string { return cfg.Keys.Record(id.Domain, id.Kind.String(), id.Text()) },
 		Publish: func(ctx context.Context, key, class string) error {
 			return peers.Announce(ctx, cfg.Redis, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
 		},
@@ -78,7 +78,7 @@ type Status struct {
 	Mended  int64     // records and documents that were not what they had to be
 	Walked  time.Time // when the last whole walk ended; zero: none has
 	Current time.Time // when all changes were in Redis
-	Unheard int64     // questions of sidecars for which there was no room
+	Unheard int64     // questions of sidecars that were dropped for want of room
 }
 
 // Status is how it does now.
@@ -92,9 +92,22 @@ func (p *Publisher) Status() Status {
 	return s
 }
 
-// Remove deletes the records of subjects, whoever made them.
+// Remove deletes the records of subjects, those that operators made, too.
 func (p *Publisher) Remove(ctx context.Context, subjects []database.Subject) error {
 	return p.book.Remove(ctx, identitiesOf(subjects))
+}
+
+// Claim is a task: it notes in Redis which domains a control keeps, so that sidecars refuse changes of their records.
+func (p *Publisher) Claim(ctx context.Context, _ <-chan struct{}) error {
+	kept, err := database.Many[struct{ Name string }](ctx, p.cfg.Database.Tasks, `SELECT name FROM domains`)
+	if err != nil {
+		return fmt.Errorf("read the domains: %w", err)
+	}
+	domains := make([]string, len(kept))
+	for i := range kept {
+		domains[i] = kept[i].Name
+	}
+	return p.book.Claim(ctx, domains)
 }
 
 // Walk is a task: it walks where a walk is due, a server of Redis was emptied, or users were loaded.
@@ -126,8 +139,8 @@ func (p *Publisher) walkIfDue(ctx context.Context) error {
 	if marks.lost > 0 {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
-	again := p.untold
-	p.untold = true
+	again := p.unannounced
+	p.unannounced = true
 	err = p.fill(ctx, marks)
 	if err == nil && again {
 		err = p.book.AnnounceAll(ctx)
@@ -136,7 +149,7 @@ func (p *Publisher) walkIfDue(ctx context.Context) error {
 		err = p.done(ctx, loads)
 	}
 	if err == nil {
-		p.untold, p.lastWalk = false, time.Now()
+		p.unannounced, p.lastWalk = false, time.Now()
 		p.walked.Store(p.lastWalk.UnixMilli())
 	}
 	return err

@@ -17,9 +17,9 @@ var errBusy = errors.New("records in Redis are being changed by others all the t
 // Reconcile makes the records of subjects in Redis what the database has, and returns how many it has written. It
 // announces nothing.
 //
-// Any number of them, in any processes, may work at the same time: each reads Redis before the database, and writes only
-// where Redis still has what was read. What it has written it looks at once more, until Redis and the database agree: the
-// database may have changed in between, and a later reader may have found nothing to write.
+// Any number of them, in any processes, may work at the same time: each reads Redis before the database, and writes
+// only where Redis still has what was read. What it has written it looks at once more, until Redis and the database
+// agree: the database may have changed in between, and a later reader may have found nothing to write.
 func (p *Publisher) Reconcile(
 	ctx context.Context, q database.Querier, subjects []database.Subject,
 ) (written int, err error) {

@@ -6,18 +6,18 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 )
 
-// TestReconcileInAnyOrder stops one Reconcile after each of its steps, and lets the database change there, each time with
-// another control that puts the change into Redis. Whatever the order, and whatever the states are, also the same ones
-// again, Redis has at last what the database has.
+// TestReconcileInAnyOrder stops one Reconcile after each of its steps, and lets the database change there, each time
+// with another control that puts the change into Redis. In each order, and with each state, also the same
+// one again, Redis has at last what the database has.
 func TestReconcileInAnyOrder(t *testing.T) {
 	c, ctx := newCapacity(t), t.Context()
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)
 	c.exec(`SET spillway.log = off`) // no other one feeds
 	other := New(Config{
-		Database: c.DB, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler),
+		Database: c.DB, Redis: c.client, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { other.Close() })
 	about := []database.Subject{{Domain: "shop", Kind: database.KindUser, Name: "ann"}}
@@ -59,7 +59,8 @@ func TestReconcileInAnyOrder(t *testing.T) {
 				_, left, err := c.publisher.round(ctx, c.Tasks, about)
 				c.must(err)
 				if at > second && left > 0 {
-					t.Fatalf("the states %s with changes after steps %d and %d: Redis has %s", fmt.Sprint(n), first, second,
+					t.Fatalf("the states %s with changes after steps %d and %d: Redis has %s", fmt.Sprint(n), first,
+						second,
 						c.has("user", "ann"))
 				}
 			}

@@ -25,7 +25,7 @@ const (
 // Reconcile reads the newest.
 func (p *Publisher) walk(ctx context.Context, q database.Querier) error {
 	began, before := time.Now(), p.mended.Load()
-	err := p.publish(ctx, p.untold)
+	err := p.publish(ctx, p.unannounced)
 	if err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (p *Publisher) walk(ctx context.Context, q database.Querier) error {
 // walker is one walk.
 type walker struct {
 	*Publisher
-	mu      sync.Mutex // guards classes and told
-	classes map[string]bool
-	told    time.Time
+	mu        sync.Mutex // guards classes and announced
+	classes   map[string]bool
+	announced time.Time
 }
 
 // table makes the records of a table what they have to be: while one page is read, those before it are compared.
@@ -178,20 +178,20 @@ func (w *walker) note(ids []records.Identity) {
 	}
 }
 
-// announce lets sidecars know of the classes of records that were written, unless that was done lately.
+// announce announces the classes of records that were written, unless that was done lately.
 func (w *walker) announce(ctx context.Context, every time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.classes) == 0 || time.Since(w.told) < every {
+	if len(w.classes) == 0 || time.Since(w.announced) < every {
 		return nil
 	}
 	for class := range w.classes {
-		err := w.book.TellAll(ctx, []string{class})
+		err := w.book.AnnounceClasses(ctx, []string{class})
 		if err != nil {
 			return err
 		}
 		delete(w.classes, class)
 	}
-	w.told = time.Now()
+	w.announced = time.Now()
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // has returns what Redis has about an identity.
 func (c *capacity) has(kind, name string) string {
 	c.Helper()
-	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.RecordKey("shop", kind, name))
+	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.Record("shop", kind, name))
 	if text == nil || text == "{}" {
 		return ""
 	}
@@ -47,11 +47,16 @@ func (c *capacity) fill() {
 	c.Helper()
 	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	c.exec(`SET spillway.log = off`)
-	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, filled))
-	c.exec(`INSERT INTO users (domain, name, blocked, block_reason, updated_by) VALUES ('shop', 'zoe', true, 'unpaid', 'test')`)
-	c.exec(`INSERT INTO blocks (domain, kind, name, until, updated_by) VALUES ('shop', 'ip', '192.0.2.1', now() + interval '1 hour', 'test'), ('shop', 'tenant', 'acme', NULL, 'test'),
-	  ('shop', 'api_key', 'k2', NULL, 'test'), ('shop', 'api_key', 'foreign', NULL, 'test'), ('shop', 'api_key', 'k3', now() - interval '1 hour', 'test')`)
-	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, limits, created_by) SELECT 'shop', 'k' || n, sha256(n::text::bytea), 'spw_', 'zoe',
+	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by)
+	  SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, filled))
+	c.exec(`INSERT INTO users (domain, name, blocked, block_reason, updated_by)
+	  VALUES ('shop', 'zoe', true, 'unpaid', 'test')`)
+	c.exec(`INSERT INTO blocks (domain, kind, name, until, updated_by) VALUES ('shop', 'ip', '192.0.2.1',
+	  now() + interval '1 hour', 'test'), ('shop', 'tenant', 'acme', NULL, 'test'),
+	  ('shop', 'api_key', 'k2', NULL, 'test'), ('shop', 'api_key', 'foreign', NULL, 'test'), ('shop', 'api_key', 'k3',
+	  now() - interval '1 hour', 'test')`)
+	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, limits, created_by)
+	  SELECT 'shop', 'k' || n, sha256(n::text::bytea), 'spw_', 'zoe',
 	  CASE n WHEN 1 THEN '[{"count": 7, "per": "1m"}]' ELSE '[]' END::jsonb, 'test' FROM generate_series(1, 3) n`)
 	c.must(c.publisher.Feed(context.Background(), nil))
 }
@@ -66,7 +71,8 @@ func TestAWalk(t *testing.T) {
 	}{
 		{"everything comes back, blocks first", backAgain}, {"a walk and the feed write the same", sameRecords},
 		{"a change overtakes a walk", overtaken},
-		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile}, {"what sidecars ask for comes first", askedFor},
+		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile},
+		{"what sidecars ask for comes first", askedFor},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			d := *c
@@ -137,8 +143,8 @@ func sameRecords(c *capacity) {
 	}
 }
 
-// overtaken stops a walk between reading a page and writing it. Changes of what is on the page, and on one that is read later but was not changed when the
-// statement began, are in Redis before the walk goes on, and stay.
+// overtaken stops a walk between reading a page and writing it. Changes of what is on the page, and on one that is read
+// later but was not changed when the statement began, are in Redis before the walk continues, and stay.
 func overtaken(c *capacity) {
 	stopped, goOn := make(chan struct{}), make(chan struct{})
 	c.onPages(func(n int64) {
@@ -173,25 +179,30 @@ func deleted(c *capacity) {
 	c.exec(`RESET spillway.log`)
 	c.exec(`INSERT INTO users (domain, name, quota_day) VALUES ('shop', 'gone', 5)`)
 	c.exec(`INSERT INTO blocks (domain, kind, name) VALUES ('shop', 'ip', '192.0.2.99')`)
-	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name) VALUES ('shop', 'gone', sha256('gone'), 'spw_', 'gone')`)
-	for _, table := range []string{"api_keys WHERE id = 'gone'", "users WHERE name = 'gone'", "blocks WHERE kind = 'ip' AND name = '192.0.2.99'"} {
+	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name)
+	  VALUES ('shop', 'gone', sha256('gone'), 'spw_', 'gone')`)
+	for _, table := range []string{"api_keys WHERE id = 'gone'", "users WHERE name = 'gone'",
+		"blocks WHERE kind = 'ip' AND name = '192.0.2.99'"} {
 		c.exec(`DELETE FROM ` + table)
 	}
 	c.must(c.publisher.Feed(context.Background(), nil))
 	secret := fmt.Sprintf("%x", sha256.Sum256([]byte("gone")))
 	for _, about := range [][2]string{{"user", "gone"}, {"ip", "192.0.2.99"}, {"secret", secret}} {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old","control":true}`)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", about[0], about[1]),
+			`{"note":"old","control":true}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
 	c.must(c.publisher.walk(context.Background(), c.unhurried()))
 }
 
-// TestABlockOfAnOperatorStays has a block that an operator gave at a sidecar, to a user of whom the control plane keeps nothing. The change feed, walks and
-// questions of sidecars leave it, also while records are put back. A record of the user takes its place, and an erasure removes it.
+// TestABlockOfAnOperatorStays has a block that an operator gave at a sidecar, to a user of whom the control plane keeps
+// nothing. The change feed, walks and questions of sidecars leave it, also while records are put back. A record of the
+// user takes its place, and an erasure removes it.
 func TestABlockOfAnOperatorStays(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()
 	block := func(name string) {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", "user", name), `{"block":{"reason":"abuse"},"by":"operator"}`)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", name),
+			`{"block":{"reason":"abuse"},"by":"operator"}`)
 	}
 	block("ann")
 	block("bob")
@@ -255,7 +266,8 @@ func TestAWalkMayTakeLong(t *testing.T) {
 	c := newCapacity(t)
 	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	c.exec(`SET spillway.log = off`)
-	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, users))
+	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by)
+	  SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, users))
 	late := make(chan struct{})
 	time.AfterFunc(database.StatementWithin+time.Second, func() { close(late) })
 	c.onPages(func(int64) { <-late })

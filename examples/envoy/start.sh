@@ -120,7 +120,7 @@ $where examples/envoy/operate.sh
 Or ask a sidecar yourself:
 
 export SPILLWAY_SERVER=http://127.0.0.1:${debug_ports[0]}
-bin/spillway top --fleet
+bin/spillway top --all
 
 Ctrl-C ends it all.
 TEXT

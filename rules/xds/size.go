@@ -62,7 +62,7 @@ func (s *size) level(message []byte, field protowire.Number, above, level int) e
 	})
 }
 
-// node adds what one descriptor says itself, and returns the length of its path.
+// node adds the own bytes of one descriptor, and returns the length of its path.
 func (s *size) node(message []byte, above int) (path int, err error) {
 	path = above + 2
 	return path, fields(message, func(number protowire.Number, value []byte) error {

@@ -106,7 +106,7 @@ func (s *Source) open(ctx context.Context, cancel context.CancelCauseFunc, conn 
 	return st, nil
 }
 
-// explain says why there is no stream: what a connection was cancelled for, rather than that it was.
+// explain returns why the stream ended: what a connection was cancelled for, rather than that it was.
 func (s *Source) explain(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		err = errSilent

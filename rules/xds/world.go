@@ -24,7 +24,7 @@ type digest [sha256.Size]byte
 type world struct {
 	version   string
 	resources int
-	digest    digest           // of the content, whatever its order
+	digest    digest           // of the content, in any order
 	set       *descriptors.Set // nil: refused
 	problems  []descriptors.Problem
 }
@@ -142,7 +142,8 @@ func (w *world) join(configs []*ratelimitv3.RateLimitConfig, merge bool) []*rate
 			before.Descriptors = append(before.Descriptors, c.GetDescriptors()...)
 		default:
 			w.fail(c.GetName(),
-				"duplicate domain %q, which the resource %q has already; set MERGE_DOMAIN_CONFIG=true to join them", shorten(c.GetDomain(), 200), shorten(before.GetName(), 200))
+				"duplicate domain %q, which the resource %q has already; set MERGE_DOMAIN_CONFIG=true to join "+
+					"them", shorten(c.GetDomain(), 200), shorten(before.GetName(), 200))
 		}
 	}
 	for _, c := range joined {
@@ -186,7 +187,8 @@ func absorb(to, from *ratelimitv3.RateLimitDescriptor) bool {
 	case from.GetRateLimit() == nil:
 		return true
 	case to.GetRateLimit() == nil:
-		to.RateLimit, to.ShadowMode, to.DetailedMetric = from.GetRateLimit(), from.GetShadowMode(), from.GetDetailedMetric()
+		to.RateLimit, to.ShadowMode, to.DetailedMetric = from.GetRateLimit(), from.GetShadowMode(),
+			from.GetDetailedMetric()
 		to.QuotaMode, to.Metadata = from.GetQuotaMode(), from.GetMetadata()
 		return true
 	}
@@ -240,7 +242,7 @@ func overlap(nodes []*ratelimitv3.RateLimitDescriptor) bool {
 	return false
 }
 
-// digestOf tells responses apart that cannot be read.
+// digestOf distinguishes responses that cannot be read.
 func digestOf(resources []*anypb.Any) digest {
 	sums := make([][]byte, len(resources))
 	for i, r := range resources {

@@ -15,7 +15,7 @@ import (
 	"github.com/spillway-mesh/spillway/rules"
 )
 
-// Config says where the management server is. Server and NodeID are required.
+// Config is where the management server is. Server and NodeID are required.
 type Config struct {
 	Server   string             // host:port, or a target of gRPC such as unix:///path
 	NodeID   string             // the server chooses the resources by it
@@ -64,7 +64,7 @@ type Status struct {
 	Server    string
 	Connected bool      `metric:"xds_connected" help:"Whether a stream to the management server is open."`
 	Since     time.Time // of Connected; zero: no attempt has ended yet
-	Error     string    // why there is no stream; empty while Connected
+	Error     string    // why the stream ended; empty while Connected
 	// as the server calls it, shortened
 	Version   string    `metric:"xds_info" label:"version" help:"Always 1; the label is the last accepted version."`
 	Accepted  time.Time // when that was; zero: never

@@ -19,7 +19,7 @@ type Config struct {
 	Tracing Tracing
 	Rules   Rules
 	XDS     XDS
-	// without a URL there is none, and each sidecar counts alone in memory
+	// without a URL each sidecar counts alone in memory
 	Redis     Redis `envPrefix:"REDIS_"`
 	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // for limits with a window of at most a second, with REDIS_PERSECOND
 	RedisTLS  RedisTLS
@@ -32,7 +32,7 @@ type Config struct {
 	Record    Record
 
 	Version  string    `env:"-"` // of this program
-	Warnings []string  `env:"-"` // variables that are set and have no effect, or not all of it; logged at start
+	Warnings []string  `env:"-"` // variables that are set without effect, or without all of it; logged at start
 	Output   io.Writer `env:"-"` // takes the log; nil: standard output
 }
 

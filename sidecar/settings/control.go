@@ -58,10 +58,11 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	c, own := readControl(environ)
 	problems = append(problems, own...)
 	if c.Database == "" {
-		problems.add(errors.New("CONTROL_DATABASE_URL is missing: say where PostgreSQL is, as postgres://user:password@host:port/name"))
+		problems.add(errors.New("CONTROL_DATABASE_URL is missing: set it to " +
+			"postgres://user:password@host:port/name"))
 	}
 	if shared.Redis.URL == "" {
-		problems.add(errors.New("REDIS_URL is missing: sidecars take from there what is published"))
+		problems.add(errors.New("REDIS_URL is missing: set it to the Redis of the sidecars"))
 	}
 	_, _, err = net.SplitHostPort(c.Listen)
 	problems.unless(err == nil, "CONTROL_LISTEN", c.Listen, "a host and a port, such as 127.0.0.1:8090")

@@ -169,7 +169,7 @@ func (c *Config) readSecret() []string {
 	return nil
 }
 
-// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the
+// warnings returns a line for each variable that is set without effect, or without all of it: first those of the
 // reference server, sorted.
 func (c *Config) warnings(set map[string]string) []string {
 	var lines []string

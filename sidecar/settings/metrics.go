@@ -86,7 +86,7 @@ func (m *Metrics) renamed() (lines []string) {
 	return lines
 }
 
-// warn adds a line for each variable that is set and has no effect.
+// warn adds a line for each variable that is set without effect.
 func (m *Metrics) warn(set map[string]string, add func(is bool, line string)) {
 	for _, name := range []string{"STATSD_HOST", "STATSD_PORT", "STATS_FLUSH_INTERVAL"} {
 		add(set[name] != "" && !m.Disabled && !m.SendsStatsd(),

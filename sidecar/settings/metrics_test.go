@@ -61,7 +61,7 @@ func TestTagsAreLabelsOfPrometheus(t *testing.T) {
 	}
 }
 
-// TestStatisticsThatAreTurnedOffTwice says what turns them off.
+// TestStatisticsThatAreTurnedOffTwice: the warning names what turns them off.
 func TestStatisticsThatAreTurnedOffTwice(t *testing.T) {
 	cfg := fromEnv(t, "DISABLE_STATS=true", "USE_PROMETHEUS=true", "USE_STATSD=true", "STATSD_HOST=x")
 	want := []string{"ignored: USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them",

@@ -67,7 +67,8 @@ func (r NamedRedis) Target() (*Target, error) {
 	}
 	kind := r.kind()
 	if kind == Single && isList(r.URL) {
-		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), cluster or ring", r.prefix)
+		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), "+
+			"cluster or ring", r.prefix)
 	}
 	t, err := parseTarget(kind, r.URL, r.SocketType)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Login is a user and a password. The zero value is none.
+// Login is a user and a password. With the zero value connections do not log in.
 type Login struct{ User, Password string }
 
-// parseLogin reads a password, or user:password. A password that holds a colon and has no user is written with a colon
+// parseLogin reads a password, or user:password. A password that holds a colon, without a user, is written with a colon
 // before it.
 func parseLogin(text string) Login {
 	user, password, both := strings.Cut(text, ":")
@@ -148,7 +148,8 @@ func agree[T comparable](have *T, value T) bool {
 // check returns an error for what the kind does not allow.
 func (t *Target) check() error {
 	if t.common.network == "unix" && t.Kind != Ring {
-		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.Kind)
+		return fmt.Errorf("a %s answers with addresses of other servers, so its own cannot be sockets: use host:port",
+			t.Kind)
 	}
 	if t.Kind == Cluster && t.DB() != 0 {
 		return errors.New("a cluster has database 0 only: remove the number")
@@ -177,7 +178,8 @@ func parseServer(text, socketType, port string) (server, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return server{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or a socket's path; a password's special bytes need percent encoding")
+		return server{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or " +
+			"a socket's path; a password's special bytes need percent encoding")
 	}
 	password, _ := u.User.Password()
 	s := server{login: Login{u.User.Username(), password}}

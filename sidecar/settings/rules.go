@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// publishedWord in RULES stands for the rules that the control plane publishes.
+// publishedWord in RULES is the rules that the control plane publishes.
 const publishedWord = "redis:"
 
 // Sources returns the file or folder that RULES names, and whether published rules are used. Neither: RUNTIME_ROOT

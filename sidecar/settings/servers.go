@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/reread"
 )
 
 // kinds are the types of a store in the terms of package redis.

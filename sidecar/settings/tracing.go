@@ -96,8 +96,8 @@ func list(text string) []string {
 	return all
 }
 
-// warn adds a line for each value that is set and has no effect. All programs of a platform share OpenTelemetry's
-// variables, so a value that means nothing here is no problem.
+// warn adds a line for each value that is set without effect. All programs of a platform share OpenTelemetry's
+// variables, so a value that means nothing here is allowed.
 func (t *Tracing) warn(add func(is bool, line string)) {
 	if !t.On() && t.Exporter == "" {
 		return

@@ -1,6 +1,6 @@
 package settings
 
-// ignored is why a variable of the reference server has no effect here, and what to do instead.
+// ignored is why a variable of the reference server is without effect here, and what to do instead.
 type ignored struct {
 	why   string
 	inert string // the value that turns nothing on and so needs no warning
@@ -14,18 +14,22 @@ const (
 	noEmpty    = "calls share a few connections, so none waits for a free one"
 )
 
-// unsupported are the variables that the reference server reads and that have no effect here.
+// unsupported are the variables that the reference server reads and that are without effect here.
 var unsupported = map[string]ignored{
-	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL and the variables beside it hold for every attempt to connect", inert: "3s"},
+	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL and the variables " +
+		"beside it hold for every attempt to connect", inert: "3s"},
 
-	"USE_DOG_STATSD_MOGRIFIERS":                {why: "statistics have the names of the reference server; rename them where they arrive"},
-	"PROMETHEUS_MAPPER_YAML":                   {why: "metrics have the names of the reference server's own mapping; rename them where they are scraped"},
+	"USE_DOG_STATSD_MOGRIFIERS": {why: "statistics have the names of the reference server; rename them where they " +
+		"arrive"},
+	"PROMETHEUS_MAPPER_YAML": {why: "metrics have the names of the reference server's own mapping; rename them where " +
+		"they are scraped"},
 	"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": {why: "response times are in seconds", inert: "false"},
 
 	"EXPIRATION_JITTER_MAX_SECONDS": {why: "keys expire when their limit is full again", inert: "0"},
 	"LOCAL_CACHE_SIZE_IN_BYTES": {why: "refusals are always remembered; DENIAL_CACHE_SIZE sets how many",
 		inert: "0"},
-	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "set RULES_REQUIRED=true instead: health is then good from the first good set of rules on", inert: "false"},
+	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "set RULES_REQUIRED=true instead: health is then good from the " +
+		"first good set of rules on", inert: "false"},
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": {why: "a lost Redis does not fail health; /readyz names it",
 		inert: "false"},
 

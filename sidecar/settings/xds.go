@@ -77,7 +77,7 @@ func (c *Config) validateXDS(p *problems) {
 	}
 	x := &c.XDS
 	if x.MaxMessage == 0 {
-		x.MaxMessage = 16 << 20 // the reference server's way to say the default
+		x.MaxMessage = 16 << 20 // the reference server's word for the default
 	}
 	p.unless(validTarget(x.Server), "CONFIG_GRPC_XDS_SERVER_URL", x.Server,
 		"host:port, such as envoy-gateway:18001, or unix:///path")
@@ -88,7 +88,7 @@ func (c *Config) validateXDS(p *problems) {
 		"0, or a number from 1024 to 268435456")
 }
 
-// validateNode checks what the server is told about this client.
+// validateNode checks what the server gets to know about this client.
 func (x *XDS) validateNode(p *problems) {
 	for pair := range strings.SplitSeq(x.Metadata, ",") {
 		name, _, both := strings.Cut(pair, "=")
@@ -108,7 +108,8 @@ func (x *XDS) validateRetry(p *problems) {
 
 func (x *XDS) validateTLS(p *problems) {
 	if !x.TLS {
-		p.unused("set CONFIG_GRPC_XDS_SERVER_USE_TLS=true as well, or remove it: the management server is asked without TLS", []setting{
+		p.unused("set CONFIG_GRPC_XDS_SERVER_USE_TLS=true as well, or remove it: the management server is asked "+
+			"without TLS", []setting{
 			{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.Cert}, {"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.Key},
 			{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT", x.CA}, {"CONFIG_GRPC_XDS_SERVER_TLS_SAN", x.SAN},
 		})

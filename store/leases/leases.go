@@ -32,7 +32,7 @@ type Stats struct {
 	Asks      int64 `metric:"lease_calls_total" help:"Requests that lease tokens; less than the decisions they save."`
 	Granted   int64 `metric:"lease_granted_total" help:"Tokens leased."`
 	Returned  int64 `metric:"lease_returned_total" help:"Tokens returned."`
-	Expired   int64 `metric:"lease_expired_total" help:"Tokens of leases that were lost or ended unspent; they count as spent."`
+	Expired   int64 `metric:"lease_expired_total" help:"Tokens of leases that ended unspent: they count as spent."`
 	Drops     int64 `metric:"lease_drops_total" help:"Hot counters without leases: another one has their place."`
 }
 

@@ -112,6 +112,7 @@ func begin(t *testing.T) string {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr,
-		"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "ADMIN_TOKEN_FILE="+filepath.Join(dir, "tokens"))
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+		"ADMIN_TOKEN_FILE="+filepath.Join(dir, "tokens"))
 	return s.Debug
 }

@@ -16,16 +16,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// The people of these tests, in words that stand nowhere else.
+// The people of these tests, in words that occur in nothing else.
 const gone, stays = "annabelle-7f3a", "bartholomew-2c1d"
 
-// TestEraseLeavesNoTrace erases a user who has left traces everywhere, without and with KEY_SECRET, and then searches every table, every key of Redis and every
-// file itself. The traces of another user stay.
+// TestEraseLeavesNoTrace erases a user who has left traces everywhere, without and with KEY_SECRET, and then searches
+// every table, every key of Redis and every file itself. The traces of another user stay.
 func TestEraseLeavesNoTrace(t *testing.T) {
 	for name, secret := range map[string]string{"plain": "", "hashed": "a secret of sixteen bytes and more"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,8 @@ func TestEraseReportsWhatIsLeft(t *testing.T) {
 	w.archive()
 	w.readArchive()
 	w.controls[0].End(t)
-	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL, "REDIS_URL="+w.redis.Addr)}
+	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL,
+		"REDIS_URL="+w.redis.Addr)}
 	if places := w.erase(gone, 1); places["archive"].Left == 0 {
 		t.Errorf("nothing is left in the archive: %v", places)
 	}
@@ -99,8 +100,10 @@ func (w *eraseWorld) readArchive() {
 		{0, `"rows": 5,`, []string{"list", "-o", "json"}},
 		{0, "1 files, 5 rows, 0 files that differ", []string{"verify", day}},
 		{0, "0 files, 0 rows", []string{"verify", "2001-01"}},
-		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5", []string{"query", "--identity", "user:" + gone, "--from", day}},
-		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-2","sequence":1,`, []string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
+		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5",
+			[]string{"query", "--identity", "user:" + gone, "--from", day}},
+		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-2","sequence":1,`,
+			[]string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
 		{0, "[]\n", []string{"query", "--to", day, "-o", "json"}},
 		{0, "5 rows of 1 files are in events_restored", []string{"restore", day}},
 		{0, "  0 %, 0 lines", []string{"restore", month, "--progress", "always"}},
@@ -137,7 +140,7 @@ const copyLock = 7_269_310_517_334_086
 type eraseWorld struct {
 	*world
 	folder string
-	keys   descriptors.RecordKeys
+	keys   keys.Names
 	secret string
 	old    time.Time // a day of a partition that is old enough
 	db     *pgx.Conn
@@ -147,7 +150,8 @@ type eraseWorld struct {
 
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
-	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
+	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret,
+		keys: keys.NewNames("", []byte(secret))}
 	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
 	w.world = &world{t: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
@@ -159,7 +163,8 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	w.db = db
 	w.exec(`SELECT pg_advisory_lock($1)`, copyLock) // so that what is in the streams stays there until it is erased
 	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
-	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
+	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr,
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
 	w.partitions(now)
@@ -169,17 +174,21 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	return w
 }
 
-// partitions makes the partitions of the month of a day.
+// partitions makes the partitions of the month of a day. The leading control may make them at the same time.
 func (w *eraseWorld) partitions(day time.Time) {
 	w.t.Helper()
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, table := range []string{"events", "usage_minutes"} {
-		w.exec(fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`, table, month.Format("2006_01"), month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+		w.exec(fmt.Sprintf(`DO $$ BEGIN
+			CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s');
+			EXCEPTION WHEN duplicate_table OR unique_violation THEN NULL; END $$`, table, month.Format("2006_01"),
+			month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
 	}
 }
 
 func (w *eraseWorld) env() []string {
-	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr, "CONTROL_ARCHIVE=" + w.folder, "KEY_SECRET=" + w.secret}
+	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr,
+		"CONTROL_ARCHIVE=" + w.folder, "KEY_SECRET=" + w.secret}
 }
 
 func (w *eraseWorld) exec(sql string, args ...any) {
@@ -205,8 +214,8 @@ func (w *eraseWorld) spillway(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// archive gives all who left traces old ones, and archives them. The control may do so at the same time, and drops the partitions then: they are made and
-// filled in one transaction.
+// archive gives all who left traces old ones, and archives them. The control may do so at the same time, and drops the
+// partitions then: they are made and filled in one transaction.
 func (w *eraseWorld) archive() {
 	w.t.Helper()
 	w.exec(`BEGIN`)
@@ -260,17 +269,22 @@ func (w *eraseWorld) trace(user string) {
 	w.traced = append(w.traced, identity)
 	w.record(time.Now().UTC(), identity)
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
-	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
+	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region)
+	  VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
-		fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":%q,"outcome":"refused","requests":1,"cost":1}]}`, time.Now().Unix()/60, identity): "usage",
-		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60, w.keyName(user)):                 "usage",
-		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`, time.Now().UnixMicro(), identity):              "events",
+		fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":%q,"outcome":"refused","requests":1,"cost":1}]}`,
+			time.Now().Unix()/60, identity): "usage",
+		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60,
+			w.keyName(user)): "usage",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`,
+			time.Now().UnixMicro(), identity): "events",
 	}
 	for text, stream := range rows {
-		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
+		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu",
+			"dropped", "0", "rows", text)
 	}
 	servers.Await(w.t, "the records of "+user, func() error {
-		if n := w.redis.Do(w.t, "EXISTS", w.keys.RecordKey("api", "user", user)); n != int64(1) {
+		if n := w.redis.Do(w.t, "EXISTS", w.keys.Record("api", "user", user)); n != int64(1) {
 			return fmt.Errorf("EXISTS answers %v", n)
 		}
 		return nil
@@ -295,10 +309,13 @@ func (w *eraseWorld) record(at time.Time, identity string) {
 	w.t.Helper()
 	w.sent++
 	for _, table := range []string{"events", "events_restored"} {
-		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5, 1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
+		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5,
+		  1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
 	}
-	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5, 5)`, at, identity)
-	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at, identity)
+	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5,
+	  5)`, at, identity)
+	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at,
+		identity)
 }
 
 // keyName is how usage names the API key of a user.
@@ -311,9 +328,10 @@ func (w *eraseWorld) find(user string) (places []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	words := []string{user, strings.TrimPrefix(w.keys.Identity("user", user), "user:")}
-	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.RecordKey("api", "user", user), "rec1:{api|"), "}")
+	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.Record("api", "user", user), "rec1:{api|"), "}")
 	words = append(words, key, w.keyName(user))
-	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
+	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+	  AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// faultRows are the rows of the fault matrix that are about PostgreSQL. The short ones are part of make test, all of make test-control.
+// faultRows are the rows of the fault matrix that are about PostgreSQL. The short ones are part of make test, all of
+// make test-control.
 var faultRows = []struct {
 	id, name string
 	short    bool
@@ -64,12 +65,13 @@ func (w *world) env() []string {
 	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}
 }
 
-// awayAtStart starts a control and a sidecar while PostgreSQL is away. The control lives and is not ready, the sidecar decides; then PostgreSQL comes, with
-// an empty database.
+// awayAtStart starts a control and a sidecar while PostgreSQL is away. The control lives and is not ready, the sidecar
+// decides; then PostgreSQL comes, with an empty database.
 func awayAtStart(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	w.postgres.Kill(t)
-	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
+	w.sidecars = append(w.sidecars,
+		servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
 	c := servers.LaunchControl(t, w.env()...)
 	w.controls = append(w.controls, c)
 	servers.Await(t, "word that it is not ready", func() error {
@@ -94,8 +96,8 @@ func awayAtStart(t *testing.T) {
 	w.awaitVersion(1)
 }
 
-// awayAtRunTime stops PostgreSQL under load: decisions go on, changes are refused, the metrics show how stale Redis may be. What sidecars record meanwhile is
-// stored once PostgreSQL is back.
+// awayAtRunTime stops PostgreSQL under load: decisions continue, changes are refused, the metrics show how stale Redis
+// may be. What sidecars record meanwhile is stored once PostgreSQL is back.
 func awayAtRunTime(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 1)
 	w.must("POST", versions, map[string]any{"text": rulesOf(1_000_000)})
@@ -149,9 +151,11 @@ func (w *world) awaitProbes(want int) {
 	})
 }
 
-const addProbe = `INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'api', 'probe-' || n, 5, 'test' FROM generate_series($1::int, $2::int) AS n`
+const addProbe = `INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'api', 'probe-' || n, 5, 'test'
+  FROM generate_series($1::int, $2::int) AS n`
 
-// sessionsKilled ends the sessions of the leader, that which listens among them, while 1,000 changes are made: none is missed.
+// sessionsKilled ends the sessions of the leader, that which listens among them, while 1,000 changes are made: none is
+// missed.
 func sessionsKilled(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	w.do(`INSERT INTO domains (name, created_by) VALUES ('api', 'test')`)
@@ -159,7 +163,8 @@ func sessionsKilled(t *testing.T) {
 	for n := 1; n <= changes; n += step {
 		w.do(addProbe, n, n+step-1)
 		if n%(4*step) == 1 {
-			w.do(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()`)
+			w.do(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+			  AND pid <> pg_backend_pid()`)
 		}
 	}
 	w.awaitProbes(changes)
@@ -174,11 +179,13 @@ func (w *world) throughProxy() *servers.Proxy {
 	}
 	proxy := servers.StartProxy(w.t, u.Host)
 	u.Host = proxy.Addr
-	w.controls = append(w.controls, servers.StartControl(w.t, "CONTROL_DATABASE_URL="+u.String(), "REDIS_URL="+w.redis.Addr))
+	w.controls = append(w.controls,
+		servers.StartControl(w.t, "CONTROL_DATABASE_URL="+u.String(), "REDIS_URL="+w.redis.Addr))
 	return proxy
 }
 
-// blackHole swallows all that the control's connections carry, while 1,000 changes are made. The connections stay dead; new ones work.
+// blackHole swallows all that the control's connections carry, while 1,000 changes are made. The connections stay dead;
+// new ones work.
 func blackHole(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	proxy := w.throughProxy()
@@ -199,7 +206,8 @@ func blackHole(t *testing.T) {
 	w.awaitRows(0, "events", 10)
 }
 
-// balance compares what sidecars have sent with what became of it: sent = stored + queued, in rows of entries of a given number of rows.
+// balance compares what sidecars have sent with what became of it: sent = stored + queued, in rows of entries of a
+// given number of rows.
 func (w *world) balance(stream string, sent, rows int64) {
 	w.t.Helper()
 	var stored, queued int64
@@ -258,7 +266,7 @@ func (w *world) awaitFailure() {
 	servers.Await(w.t, "a failure of the copy", func() error {
 		m, err := servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
 		if err == nil && m.Sum("spillway_control_record_failures_total") == 0 {
-			err = errors.New("there is none")
+			err = errors.New("a failure is not counted yet")
 		}
 		return err
 	})
@@ -284,7 +292,8 @@ func readOnly(t *testing.T) {
 		w.do(`ALTER SYSTEM SET default_transaction_read_only = on`)
 		w.do(`SELECT pg_reload_conf()`)
 		servers.Await(t, "a database that refuses writes", func() error {
-			if got := w.call(0, "PUT", "/v1/domains/api/users/ann", map[string]any{}, "If-Match", "*"); got.status != 503 {
+			if got := w.call(0, "PUT", "/v1/domains/api/users/ann", map[string]any{}, "If-Match",
+				"*"); got.status != 503 {
 				return errors.New(got.text)
 			}
 			return nil
@@ -298,8 +307,10 @@ func readOnly(t *testing.T) {
 // diskFull makes the database refuse all rows as one without room does (53100).
 func diskFull(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
-	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
-	w.faulty(func() { w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`) }, func() { w.do(`DROP TRIGGER no_room ON events`) })
+	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	  RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+	w.faulty(func() { w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`) },
+		func() { w.do(`DROP TRIGGER no_room ON events`) })
 }
 
 // slowDatabase makes each answer of the database 5 seconds late.
@@ -326,15 +337,18 @@ func slowDatabase(t *testing.T) {
 	}
 }
 
-// streamFull lets the stream drop entries while the database refuses them: each is counted as missing once a later one is stored.
+// streamFull lets the stream drop entries while the database refuses them: each is counted as missing once a later one
+// is stored.
 func streamFull(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
-	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$`)
+	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room'
+	  USING ERRCODE = '53100'; END $$`)
 	w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	const sent, kept, rows = 300, 100, 10
 	for n := int64(1); n <= sent; n++ {
 		e := happened("one", n, time.Now(), rows)
-		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(journal.EventsStream), "MAXLEN", strconv.Itoa(kept), "*"}, e.Fields()...)...)
+		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(journal.EventsStream), "MAXLEN", strconv.Itoa(kept),
+			"*"}, e.Fields()...)...)
 	}
 	w.awaitFailure()
 	w.do(`DROP TRIGGER no_room ON events`)
@@ -344,8 +358,8 @@ func streamFull(t *testing.T) {
 	}
 }
 
-// deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The other one takes over, and the first
-// one writes nothing when it goes on.
+// deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The
+// other one takes over, and the first one writes nothing when it continues.
 func deposedLeader(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	copier := -1

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
@@ -128,21 +129,52 @@ func sharedFields(schemas map[string]apiSchema) []string {
 	return slices.Sorted(maps.Keys(uses))
 }
 
-// TestReferenceOfTheAPI holds docs/reference/api.md to the OpenAPI document that the sidecar serves.
-func TestReferenceOfTheAPI(t *testing.T) {
-	var d struct {
-		Paths      map[string]map[string]apiOperation `json:"paths"`
-		Components struct {
-			Schemas map[string]apiSchema `json:"schemas"`
-		} `json:"components"`
-	}
-	text, err := json.Marshal((&admin.API{EventsRole: httpapi.View}).Operations().Document())
+// apiDocument is an OpenAPI document.
+type apiDocument struct {
+	Paths      map[string]map[string]apiOperation `json:"paths"`
+	Components struct {
+		Schemas map[string]apiSchema `json:"schemas"`
+	} `json:"components"`
+}
+
+// documentOf is the document of an API.
+func documentOf(t *testing.T, operations *httpapi.API) (d apiDocument) {
+	t.Helper()
+	text, err := json.Marshal(operations.Document())
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// TestTheAPIsAreDescribed wants a description of each type and each parameter: it comes from a comment in Go.
+func TestTheAPIsAreDescribed(t *testing.T) {
+	for _, operations := range []*httpapi.API{new(admin.API).Operations(), new(api.API).Operations()} {
+		d := documentOf(t, operations)
+		for name, s := range d.Components.Schemas {
+			if s.Description == "" {
+				t.Errorf("%s: %s is not described", operations.Title, name)
+			}
+		}
+		for path, methods := range d.Paths {
+			for method, op := range methods {
+				for _, p := range op.Parameters {
+					if p.Description == "" {
+						t.Errorf("%s: %s %s: the parameter %s is not described", operations.Title, method, path,
+							p.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestReferenceOfTheAPI holds docs/reference/api.md to the OpenAPI document that the sidecar serves.
+func TestReferenceOfTheAPI(t *testing.T) {
+	d := documentOf(t, (&admin.API{EventsRole: httpapi.View}).Operations())
 	shared := sharedFields(d.Components.Schemas)
 	operations, schemas := new(strings.Builder), new(strings.Builder)
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
@@ -217,13 +249,15 @@ A browser's page of another origin gets nothing, nor does a host name that was m
 
 ## How it answers
 
-Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are errors, and a body
-has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its ` + "`detail`" + ` explains what to do, and ` + "`errors`" + ` lists each part of the request that is wrong.
+Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are
+errors, and a body has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its
+` + "`detail`" + ` explains what to do, and ` + "`errors`" + ` lists each part of the request that is wrong.
 
 - 400: What was sent is not what is described here.
 - 401, 403: The caller is not known, or may not do this.
 - 404: What was named does not exist.
 - 405: The path has other methods.
+- 409: A control keeps the domain: the answer names the command that changes it there.
 - 413, 415: The body is too large, or is not of the type application/json.
 - 422: What was sent is as described, and cannot be done.
 - 503: The store cannot be reached, or rules are not loaded yet.
@@ -238,9 +272,11 @@ keys hold no names. A Redis user with an ACL needs these keys and the channels `
 before it. Without Redis, records end with the process.
 
 ` + "```sh" + `
-curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
+curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' \
+  -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
 curl -s http://127.0.0.1:6070/v1/usage?user=alice
-curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
+curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' \
+  -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
 curl -sN http://127.0.0.1:6070/v1/events
 ` + "```" + `
 

@@ -16,57 +16,67 @@ import (
 
 const module = "github.com/spillway-mesh/spillway/"
 
-// rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor.
+// rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor. An
+// entry with a slash allows that folder alone.
 var rooms = map[string][]string{
 	"limit":       {},
 	"breaker":     {},
 	"identity":    {},
-	"reread":      {},
-	"connlimit":   {},
-	"descriptors": {"limit", "identity"},
-	"redis":       {"breaker"},
 	"topk":        {},
-	"admin/live":  {"topk", "engine", "descriptors", "limit"},
-	"httpapi":     {"reread"},
-	"engine":      {"limit", "descriptors", "identity"},
-	"store":       {"limit", "breaker", "redis", "store/denials", "store/leases"},
-	// Parts of the store know neither Redis nor each other.
-	"store/denials":       {"limit", "store/internal/fair"},
-	"store/leases":        {"limit"},
-	"store/memory":        {"limit", "store/internal/fair"},
-	"store/internal/fair": {},
-	"records":             {"redis", "descriptors", "limit"},
-	"journal":             {"engine", "descriptors", "identity", "limit"},
-	"peers":               {"redis"},
-	"rules":               {"limit", "descriptors", "identity"},
-	"door":                {"engine", "descriptors", "connlimit"},
-	"rlsvc":               {"engine", "descriptors", "limit", "door"},
-	"extauthz":            {"engine", "descriptors", "identity", "limit", "door"},
-	"admin":               {"engine", "rules", "admin/live", "descriptors", "httpapi", "limit", "records"},
-	"telemetry":           {"engine", "descriptors", "limit", "breaker", "redis"},
+	"httpapi":     {},
+	"redis":       {"breaker"},
+	"keys":        {},
+	"descriptors": {"limit", "identity", "keys"},
+	"store":       {"limit", "redis"},
+	"records":     {"limit", "descriptors", "redis"},
+	"rules":       {"limit", "identity", "descriptors"},
+	"engine":      {"limit", "identity", "descriptors"},
+	"door":        {"descriptors", "engine"},
+	"journal":     {"limit", "descriptors", "engine"},
+	"telemetry":   {"descriptors", "engine", "redis"},
+	"rlsvc":       {"descriptors", "engine", "door"},
+	"extauthz":    {"identity", "descriptors", "engine", "door"},
+	"admin":       {"limit", "topk", "descriptors", "engine", "httpapi", "records", "rules"},
+	"whatif": {
+		"limit", "identity", "topk", "descriptors", "engine", "store/memory", "rules", "extauthz",
+	},
 	"control": {
-		"control/archive", "limit", "descriptors", "redis", "journal", "records", "peers", "rules", "whatif",
-		"admin", "telemetry", "reread", "connlimit",
+		"keys", "descriptors", "door/connlimit", "httpapi", "journal", "records", "redis", "rules", "telemetry",
+		"whatif/rulediff",
 	},
-	"control/archive":  {"control/leader"},
-	"control/leader":   {},
-	"sidecar/settings": {},
 	"sidecar": {
-		"limit", "breaker", "identity", "descriptors", "admin/live", "engine", "redis", "store", "store/memory", "rules",
-		"journal", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "sidecar/settings", "reread",
-		"connlimit",
+		"identity", "keys", "descriptors", "engine", "redis", "store", "rules", "records", "journal", "door", "rlsvc",
+		"extauthz", "admin", "httpapi", "telemetry",
 	},
-	"whatif":      {"limit", "identity", "descriptors", "engine", "store/memory", "rules", "extauthz", "topk"},
-	"cmd/sidecar": {"sidecar", "sidecar/settings"},
-	"cmd/spillway": {
-		"descriptors", "admin/live", "rules", "admin", "telemetry", "control/archive", "control", "sidecar", "whatif",
-		"sidecar/settings",
-	},
+	"cmd/sidecar":      {"sidecar"},
+	"cmd/spillway":     {"rules", "control", "whatif", "sidecar/settings"},
 	"test/servers":     {},
 	"test/integration": {},
 	"test/simulation":  {},
 	"test/stores":      {},
 }
+
+// parts are folders of a room that can be read without the rest of it: what they may import, of the own room, too.
+var parts = map[string][]string{
+	"admin/live":          {"limit", "topk", "descriptors", "engine"},
+	"control/archive":     {"control/leader", "keys"},
+	"control/leader":      {},
+	"door/connlimit":      {},
+	"door/wire":           {},
+	"httpapi/reread":      {},
+	"redis/peers":         {"redis"},
+	"sidecar/settings":    {"httpapi/reread", "redis"},
+	"store/denials":       {"limit", "store/internal/fair"},
+	"store/internal/fair": {},
+	"store/leases":        {"limit"},
+	"store/memory":        {"limit", "store/internal/fair"},
+}
+
+// mostArrows is how many edges the map of rooms may have: lower it when one goes.
+const mostArrows = 75
+
+// apart are folders that must not be built into a program; with /... all that is below.
+var apart = map[string]string{"cmd/sidecar": "control/...", "cmd/spillway": "sidecar"}
 
 // furniture are the folders at the top that are not rooms.
 var furniture = []string{"bench", "cmd", "deploy", "docs", "examples", "test", "tools"}
@@ -81,13 +91,17 @@ var doors = []struct {
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
-	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
+	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control " +
+		"plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"control/archive"}, "the format of files is a detail of the archive"},
-	{"github.com/minio/minio-go", []string{"control/archive/s3.go"}, "which service keeps the files is a detail of the archive"},
+	{"github.com/minio/minio-go", []string{"control/archive/s3.go"},
+		"which service keeps the files is a detail of the archive"},
 	{"github.com/prometheus", []string{"telemetry"}, "metrics are telemetry's: the Stats of other rooms have tags"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
-	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar", "test/servers"},
+	{"github.com/sony/gobreaker", []string{"breaker"},
+		"the breaker is a room, so that it can be replaced in one place"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar",
+		"test/servers"},
 		"gRPC is spoken at the doors: the core takes plain structs"},
 }
 
@@ -183,19 +197,73 @@ func TestImportsGoDownOnly(t *testing.T) {
 		if s.test {
 			continue
 		}
-		own, _ := roomOf(s.room)
-		for _, imported := range s.file.Imports {
-			name := strings.Trim(imported.Path.Value, `"`)
-			inside, found := strings.CutPrefix(name, module)
-			if !found {
-				continue
-			}
-			other, _ := roomOf(inside)
-			if other != own && !slices.Contains(rooms[own], other) {
+		room, _ := roomOf(s.room)
+		part, isPart := partOf(s.room)
+		for _, imported := range s.insides() {
+			if !under(imported, room) && !covered(rooms[room], imported) {
 				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by "+
 					"itself",
-					s.at(imported), inside, own, list(rooms[own]))
+					s.path, imported, room, list(rooms[room]))
 			}
+			if isPart && !under(imported, part) && !covered(parts[part], imported) {
+				t.Errorf("%s imports %s: %s may import %s only, so that it can be read without the rest of %s",
+					s.path, imported, part, list(parts[part]), room)
+			}
+		}
+	}
+}
+
+// TestRoomsHaveAnOrder refuses a room that imports itself by others, and a map of many edges.
+func TestRoomsHaveAnOrder(t *testing.T) {
+	arrows := 0
+	for room, others := range rooms {
+		arrows += len(others)
+		below := map[string]bool{}
+		addBelow(below, room, func(room string) (below []string) {
+			for _, other := range rooms[room] {
+				name, _ := roomOf(other)
+				below = append(below, name)
+			}
+			return below
+		})
+		if below[room] {
+			t.Errorf("%s comes to import itself by %s: imports go down only", room, list(others))
+		}
+	}
+	if arrows > mostArrows {
+		t.Errorf("the map has %d edges, at most %d: let a room do without one", arrows, mostArrows)
+	}
+}
+
+// TestProgramsStayApart follows the imports of each program to what must not be built into it.
+func TestProgramsStayApart(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		if !s.test {
+			imports[s.room] = append(imports[s.room], s.insides()...)
+		}
+	}
+	for program, other := range apart {
+		below := map[string]bool{}
+		addBelow(below, program, func(folder string) []string { return imports[folder] })
+		if len(below) == 0 {
+			t.Errorf("%s imports nothing of the house: remove it from the list", program)
+		}
+		tree, all := strings.CutSuffix(other, "/...")
+		for folder := range below {
+			if folder == tree || all && under(folder, tree) {
+				t.Errorf("%s has %s built in, directly or by another room", program, folder)
+			}
+		}
+	}
+}
+
+// addBelow adds all that a folder imports, directly or by others.
+func addBelow(below map[string]bool, from string, imports func(string) []string) {
+	for _, other := range imports(from) {
+		if !below[other] {
+			below[other] = true
+			addBelow(below, other, imports)
 		}
 	}
 }
@@ -224,28 +292,26 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 // TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and
 // furniture that does not exist.
 func TestEveryEntryOfTheMapIsUsed(t *testing.T) {
-	filled, used := map[string]bool{}, map[[2]string]bool{}
+	imports := map[string][]string{} // by the name of a room or a part
 	for _, s := range sources(t) {
 		if s.test {
 			continue
 		}
-		own, _ := roomOf(s.room)
-		filled[own] = true
-		for _, imported := range s.file.Imports {
-			inside, found := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
-			if found {
-				other, _ := roomOf(inside)
-				used[[2]string{own, other}] = true
-			}
+		room, _ := roomOf(s.room)
+		imports[room] = append(imports[room], append(s.insides(), "")...)
+		if part, found := partOf(s.room); found {
+			imports[part] = append(imports[part], append(s.insides(), "")...)
 		}
 	}
-	for room, others := range rooms {
-		if !filled[room] {
-			t.Errorf("the room %q has no Go files outside of tests: remove it from the map", room)
-		}
-		for _, other := range others {
-			if !used[[2]string{room, other}] {
-				t.Errorf("no file of %s imports %s: remove the edge from the map", room, other)
+	for _, entries := range []map[string][]string{rooms, parts} {
+		for room, others := range entries {
+			if len(imports[room]) == 0 {
+				t.Errorf("%q has no Go files outside of tests: remove it from the map", room)
+			}
+			for _, other := range others {
+				if !slices.ContainsFunc(imports[room], func(name string) bool { return under(name, other) }) {
+					t.Errorf("no file of %s imports %s: remove the edge from the map", room, other)
+				}
 			}
 		}
 	}
@@ -276,15 +342,39 @@ func (s source) imports(module string) bool {
 	})
 }
 
-// roomOf is the room that a folder belongs to, the innermost one: a room may have folders of its own below it.
-func roomOf(folder string) (string, bool) {
-	inner, found := folder, false
-	for name := range rooms {
-		if under(folder, name) && (!found || len(name) > len(inner)) {
-			inner, found = name, true
+// insides are the folders of the house that a file imports.
+func (s source) insides() (folders []string) {
+	for _, imported := range s.file.Imports {
+		if inside, found := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module); found {
+			folders = append(folders, inside)
 		}
 	}
-	return inner, found
+	return folders
+}
+
+// roomOf is the room that a folder belongs to.
+func roomOf(folder string) (string, bool) {
+	for name := range rooms {
+		if under(folder, name) {
+			return name, true
+		}
+	}
+	return folder, false
+}
+
+// partOf is the part of a room that a folder belongs to.
+func partOf(folder string) (string, bool) {
+	for name := range parts {
+		if under(folder, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// covered reports whether a folder is at or below one of several.
+func covered(tops []string, folder string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool { return under(folder, top) })
 }
 
 // under reports whether a slash-separated path is at or below another.

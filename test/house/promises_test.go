@@ -78,7 +78,7 @@ func targetIn(line string) (promise, targets string, ok bool) {
 func TestUpgradePageIsTrue(t *testing.T) {
 	const name = "docs/upgrade.md"
 	namesExist(t, name)
-	for _, file := range []string{"descriptors/key.go", "descriptors/records.go"} {
+	for _, file := range []string{"keys/keys.go", "keys/names.go"} {
 		prefix := regexp.MustCompile(`Schema\s+= "([a-z]+\d+:)"`).FindStringSubmatch(page(t, file))
 		if prefix == nil {
 			t.Fatalf("%s has no prefix of keys: it has another shape than this test reads", file)

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/records"
@@ -76,8 +76,9 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Loaded("hash", time.Unix(1, 0))
 	m.Measure(func() any {
 		return sidecar.Stats{
-			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(records.Stats), Journal: new(journal.Stats),
-			Redis: &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
+			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(records.Stats),
+			Journal: new(journal.Stats),
+			Redis:   &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
 			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{
 				Open: map[string]int64{"grpc": 0}, Closed: map[string]int64{"room": 0},
 			},

@@ -20,9 +20,7 @@ var oldWords = []string{
 
 // laterWords are rooms that still have old words.
 var laterWords = []string{
-	"admin", "archive", "audit", "cmd", "control", "engine", "peers", "record", "records", "redis", "replay",
-	"rulediff", "ruletest", "settings", "sidecar", "store", "telemetry", "test/api", "test/control", "test/simulation",
-	"trial", "wire", "xds",
+	"engine", "redis", "sidecar", "store", "telemetry", "test/simulation",
 }
 
 // maxBearers is how many types may have a method of one name. Those of usualMethods mean the same on every type.

@@ -266,7 +266,8 @@ func bypassRules(callers int) map[string]string {
 		"keys.json": keySet(),
 		"tokens.yaml": "domain: tokens\nidentity:\n  order: [jwt, api_key, ip]\n" + tokenIssuer +
 			"  api_keys:\n    header: x-api-key\n    keys:\n" + keys.String() + perClient,
-		"query.yaml":   "domain: query\nidentity:\n  order: [api_key, ip]\n  api_keys:\n    query: api_key\n    keys:\n" + keys.String() + perClient,
+		"query.yaml": "domain: query\nidentity:\n  order: [api_key, ip]\n  api_keys:\n    query: api_key\n    keys:\n" +
+			keys.String() + perClient,
 		"certs.yaml":   "domain: certs\nidentity: { order: [mtls, ip] }\n" + perClient,
 		"direct.yaml":  "domain: direct\n" + perClient,
 		"hops.yaml":    "domain: hops\nidentity: { client_ip: { trusted_hops: 2 } }\n" + perClient,

@@ -25,8 +25,8 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -56,7 +56,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
-	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(journal.UsageStream),
+	entries, err := client.XRange(context.Background(), keys.NewNames("", nil).Shared(journal.UsageStream),
 		"-", "+").Result()
 	if err != nil {
 		t.Fatal(err)

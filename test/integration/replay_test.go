@@ -29,7 +29,8 @@ rules:
 const (
 	exampleFormat = `              log_format:
                 text_format_source:
-                  inline_string: "%REQ(:METHOD)% %PATH% %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% %GRPC_STATUS_NUMBER% %DYNAMIC_METADATA(envoy.filters.http.ext_authz)%\n"
+                  inline_string: "%REQ(:METHOD)% %PATH% %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+		`%RESPONSE_CODE_DETAILS% %GRPC_STATUS_NUMBER% %DYNAMIC_METADATA(envoy.filters.http.ext_authz)%\n"
 `
 	jsonFormat = `              log_format:
                 json_format:

@@ -39,7 +39,7 @@ func (s *side) asked(rec *record) *descriptors.Request {
 	return s.message.TakeHTTP(h)
 }
 
-// askedDescriptors fills in the descriptors, without those for which the line has no value.
+// askedDescriptors fills in the descriptors, without those that are empty in the line.
 func (s *side) askedDescriptors(rec *record) *descriptors.Request {
 	req := &s.request
 	req.Domain = s.domain

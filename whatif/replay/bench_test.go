@@ -31,18 +31,22 @@ func benchLog(b *testing.B, format string, n int) string {
 		path := paths[random.IntN(len(paths))]
 		user := fmt.Sprintf("u%d", int(random.ExpFloat64()*2000))
 		if format == "text" {
-			fmt.Fprintf(file, "[%s] \"GET %s HTTP/1.1\" 200 - 0 512 12 11 %q \"Mozilla/5.0 (X11; Linux x86_64)\" \"%032x\" \"shop.example\" \"10.1.1.1:8080\"\n", stamp, path, address, i)
+			fmt.Fprintf(file, "[%s] \"GET %s HTTP/1.1\" 200 - 0 512 12 11 %q \"Mozilla/5.0 (X11; Linux x86_64)\" "+
+				"\"%032x\" \"shop.example\" \"10.1.1.1:8080\"\n", stamp, path, address, i)
 			continue
 		}
-		fmt.Fprintf(file, `{"start_time":%q,"method":"GET","path":%q,"protocol":"HTTP/1.1","response_code":200,"response_flags":"-","bytes_received":0,"bytes_sent":512,"duration":12,`+
-			`"upstream_service_time":"11","x_forwarded_for":%q,"user_agent":"Mozilla/5.0 (X11; Linux x86_64)","request_id":"%032x","authority":"shop.example",`+
-			`"upstream_host":"10.1.1.1:8080","upstream_cluster":"outbound|80||shop","downstream_remote_address":"%s:4711","user":%q}`+"\n", stamp, path, address, i, address, user)
+		fmt.Fprintf(file, `{"start_time":%q,"method":"GET","path":%q,"protocol":"HTTP/1.1","response_code":200,`+
+			`"response_flags":"-","bytes_received":0,"bytes_sent":512,"duration":12,`+
+			`"upstream_service_time":"11","x_forwarded_for":%q,"user_agent":"Mozilla/5.0 (X11; Linux `+
+			`x86_64)","request_id":"%032x","authority":"shop.example",`+
+			`"upstream_host":"10.1.1.1:8080","upstream_cluster":"outbound|80||shop",`+
+			`"downstream_remote_address":"%s:4711","user":%q}`+"\n", stamp, path, address, i, address, user)
 	}
 	return path
 }
 
-// BenchmarkReplay replays a log of 200,000 lines on one core; lines/cpu-s is by the time that the process had of it, and heap-MiB the most
-// that the heap held.
+// BenchmarkReplay replays a log of 200,000 lines on one core; lines/cpu-s is by the time that the process had of it,
+// and heap-MiB the most that the heap held.
 func BenchmarkReplay(b *testing.B) {
 	const lines = 200_000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

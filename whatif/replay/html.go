@@ -81,7 +81,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}
 	if r.Log.Late > 0 {
 		p.Notes = append(p.Notes,
-			fmt.Sprintf("%d requests came too late to be put in order, and were decided at the time of those around them.", r.Log.Late))
+			fmt.Sprintf("%d requests came too late to be put in order, and were decided at the time of those around "+
+				"them.", r.Log.Late))
 	}
 	p.Charts = append(p.Charts, r.Timeline.traffic())
 	p.Sides = append(p.Sides, r.side(&r.Rules, "Rules", "refused",

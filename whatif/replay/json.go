@@ -15,7 +15,7 @@ var (
 )
 
 // readJSON reads a line of JSON into the record: strings, numbers and literals under their names, those of objects
-// within the object under both names with a dot between. What has no escapes is not copied.
+// within the object under both names with a dot between. Text without escapes is not copied.
 func readJSON(l *layout, r *record, line string) error {
 	if !gjson.Valid(line) {
 		return errJSON

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Mapping says which fields of a log's lines mean what. The zero value knows the fields of Envoy's and Istio's own
+// Mapping is what the fields of a log's lines mean. The zero value knows the fields of Envoy's and Istio's own
 // formats.
 type Mapping struct {
 	// time, method, path, host, x_forwarded_for, peer or code -> the field that holds it

@@ -16,7 +16,7 @@ type record struct {
 	size   int   // bytes of the line
 	code   int   // that the client got; 0: not known
 	values []string
-	ranks  []int8 // of the values: 0 is none, else one more than the rank of the field
+	ranks  []int8 // of the values: 0 means not set, else one more than the rank of the field
 }
 
 // errNoRequest is about a line that is about something else than a request, such as a connection.

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
-// Config says what is replayed. Logs and Rules must be given.
+// Config is what is replayed. Logs and Rules must be given.
 type Config struct {
 	Logs         []string  // files, compressed by gzip or not; a hyphen is In
 	In           io.Reader //

@@ -39,7 +39,8 @@ rules:
 // at writes a line: seconds after midnight, user, address, path.
 func at(seconds float64, user, address, path string) string {
 	when := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
-	return fmt.Sprintf(`{"start_time":%q,"method":"GET","path":%q,"user":%q,"downstream_remote_address":"%s:80","response_code":200}`+"\n", when.Format(time.RFC3339Nano), path, user, address)
+	return fmt.Sprintf(`{"start_time":%q,"method":"GET","path":%q,"user":%q,"downstream_remote_address":"%s:80",`+
+		`"response_code":200}`+"\n", when.Format(time.RFC3339Nano), path, user, address)
 }
 
 func replayed(t *testing.T, cfg Config) *Report {
@@ -139,13 +140,14 @@ func pack(t *testing.T, text string) string {
 	return packed.String()
 }
 
-// TestCompressedAndStandardInput: how the log comes does not matter, and one that is cut off is told.
+// TestCompressedAndStandardInput: how the log comes does not matter, and one that is cut off is reported.
 func TestCompressedAndStandardInput(t *testing.T) {
 	log := strings.Repeat(at(0, "alice", "192.0.2.1", "/"), 3)
 	rules := []string{write(t, "rules.yaml", twoAMinute)}
 	for name, cfg := range map[string]Config{
 		"plain": {Logs: []string{write(t, "a.log", log)}}, "gzip": {Logs: []string{write(t, "a.gz", pack(t, log))}},
-		"two in one gzip":        {Logs: []string{write(t, "b.gz", pack(t, log[:len(log)/3])+pack(t, log[len(log)/3:]))}},
+		"two in one gzip": {
+			Logs: []string{write(t, "b.gz", pack(t, log[:len(log)/3])+pack(t, log[len(log)/3:]))}},
 		"standard input":         {Logs: []string{"-"}, In: strings.NewReader(log)},
 		"gzip on it":             {Logs: []string{"-"}, In: strings.NewReader(pack(t, log))},
 		"without a last newline": {Logs: []string{"-"}, In: strings.NewReader(strings.TrimSpace(log))},
@@ -211,7 +213,8 @@ func TestAgainstTellsTheDifference(t *testing.T) {
 
 // TestDescriptorsOfTheLog asks as Envoy's rate limit filter does.
 func TestDescriptorsOfTheLog(t *testing.T) {
-	tree := "domain: edge\ndescriptors:\n  - key: route\n    value: login\n    descriptors:\n      - key: user\n        rate_limit: { unit: hour, requests_per_unit: 1 }\n"
+	tree := "domain: edge\ndescriptors:\n  - key: route\n    value: login\n    descriptors:\n      - key: user\n" +
+		"        rate_limit: { unit: hour, requests_per_unit: 1 }\n"
 	log := strings.Repeat(at(0, "alice", "192.0.2.1", "/"), 3) + strings.Repeat(at(0, "", "192.0.2.1", "/"), 3)
 	m := Mapping{Descriptors: [][]Part{{{Key: "route", Text: "login"}, {Key: "user", Field: "user"}},
 		{{Key: "none", Field: "nothing"}}}}

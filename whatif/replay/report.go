@@ -133,7 +133,8 @@ func (l *LogReport) write(w io.Writer) {
 	}{
 		{l.Answered429, "requests that were answered with 429 when the log was written"},
 		{l.Skipped, "lines about something else than requests"},
-		{l.Late, "requests that came too late to be put in order and were decided at the time of those around them (--reorder)"},
+		{l.Late, "requests that came too late to be put in order and were decided at the time of those around them " +
+			"(--reorder)"},
 		{l.Broken, "broken lines, which were skipped"},
 	} {
 		if one.n > 0 {
@@ -148,7 +149,7 @@ func (l *LogReport) write(w io.Writer) {
 	}
 }
 
-// textPoints is how many points of a timeline stand in a line of text.
+// textPoints is how many points of a timeline are in a line of text.
 const textPoints = 80
 
 // write draws the timeline in two lines, or three.
@@ -206,7 +207,8 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 	fmt.Fprintf(w, "  %d of %d requests refused (%s)\n", s.Refused, total, percent(s.Refused, total))
 	if s.Evicted > 0 {
 		fmt.Fprintf(w,
-			"  %d counters were forgotten early for want of memory: some requests were admitted for that (--memory)\n", s.Evicted)
+			"  %d counters were forgotten early for want of memory: some requests were admitted for that "+
+				"(--memory)\n", s.Evicted)
 	}
 	if len(s.Rules) > 0 {
 		fmt.Fprint(w, "\n  RULE\tSCOPE\tCOUNTED\tREFUSED\tWOULD REFUSE\tFIRST\tLAST\n")
@@ -224,7 +226,8 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 
 func (c *Changes) write(w io.Writer, rows int) {
 	fmt.Fprintf(w,
-		"\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by neither\n",
+		"\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by "+
+			"neither\n",
 		c.NewlyRefused, c.NewlyAdmitted, c.RefusedByBoth, c.OtherRule, c.RefusedByNeither)
 	writeLimited(w, "NEWLY REFUSED", c.Limited, rows, c.Incomplete)
 	writeLimited(w, "NEWLY ADMITTED", c.Freed, rows, c.Incomplete)

@@ -17,7 +17,7 @@ const (
 	maxAhead = 16 << 20 // bytes of the lines that were read and not handed out yet, of one log
 )
 
-// stream is one log. Envoy writes a line when a request ends and it bears the time at which the request began, so lines
+// stream is one log. Envoy writes a line when a request ends, with the time at which the request began, so lines
 // are out of order by as much as requests last: the earliest of the next lines comes first.
 type stream struct {
 	name    string
@@ -112,7 +112,7 @@ func (s *stream) next() ([]byte, error) {
 	case err == nil:
 		return s.long[:len(s.long)-1], nil
 	case errors.Is(err, io.EOF) && len(s.long) > 0:
-		return s.long, nil // the last line has no end
+		return s.long, nil // the last line is without an end
 	}
 	return nil, err
 }

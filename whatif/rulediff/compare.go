@@ -18,8 +18,8 @@ type verdict struct {
 	tighter, looser bool
 }
 
-// say notes a change of a text. Direction is below 0 for a stricter one, above 0 for a more generous one.
-func (v *verdict) say(what, was, is string, direction int) {
+// note adds a change of a text. Direction is below 0 for a stricter one, above 0 for a more generous one.
+func (v *verdict) note(what, was, is string, direction int) {
 	if was == is {
 		return
 	}
@@ -68,7 +68,7 @@ func (v *verdict) fields(what string, old, new any, directions map[string]int, w
 		}
 		seen[f.Name] = true
 		before, after := text(was, f.Name), text(is, f.Name)
-		v.say(what+f.Name, before, after, directions[f.Name]*(boolean(after != "")-boolean(before != "")))
+		v.note(what+f.Name, before, after, directions[f.Name]*(boolean(after != "")-boolean(before != "")))
 	}
 }
 
@@ -86,19 +86,19 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	if new.Action != descriptors.Allow {
 		sign = -1
 	}
-	v.say("action", old.Action.String(), new.Action.String(),
+	v.note("action", old.Action.String(), new.Action.String(),
 		-direction(strictness[old.Action], strictness[new.Action]))
 	v.limits(old.Limits, new.Limits)
-	v.say("scope", old.Scope.String(), new.Scope.String(), 0)
+	v.note("scope", old.Scope.String(), new.Scope.String(), 0)
 	v.match(&old.Match, &new.Match, sign)
-	v.say("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
-	v.say("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
+	v.note("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
+	v.note("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
 	v.fields("", old, new, map[string]int{"disabled": -sign, "penalty": -1},
 		"Name", "Action", "Limits", "Scope", "HasScope", "Match", "Cost", "MaxDelay")
 	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
 }
 
-// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else
+// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, even if more
 // changed.
 func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdict, wasShadow, isShadow bool) {
 	if len(v.details) == 0 {
@@ -132,7 +132,7 @@ func boolean(b bool) int {
 	return 0
 }
 
-// costText is the cost of a rule. Without one, the table of costs or the header says it.
+// costText is the cost of a rule. Without one, the table of costs or the header has it.
 func costText(cost int64) string {
 	if cost == 0 {
 		return "by request"
@@ -146,9 +146,9 @@ func (v *verdict) limits(old, new []descriptors.Limit) {
 	for i := range max(len(old), len(new)) {
 		switch {
 		case i >= len(old):
-			v.say("limit", "", limitText(&new[i]), -1)
+			v.note("limit", "", limitText(&new[i]), -1)
 		case i >= len(new):
-			v.say("limit", limitText(&old[i]), "", 1)
+			v.note("limit", limitText(&old[i]), "", 1)
 		default:
 			v.limit(&old[i], &new[i])
 		}
@@ -174,12 +174,12 @@ func paired(old, new []descriptors.Limit) (was, is []descriptors.Limit) {
 // limit compares two limits: how much passes in the long run, and how much at once.
 func (v *verdict) limit(old, new *descriptors.Limit) {
 	was, is := limitText(old), limitText(new)
-	v.say("limit's name", old.Name, new.Name, 0)
+	v.note("limit's name", old.Name, new.Name, 0)
 	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
 	v.fields("limit's ", old, new, nil, "Limit", "Unlimited", "Unit", "Multiplier", "CalendarUnit")
 	v.fields("limit's ", old.Limit, new.Limit, nil, "Name", "Algorithm", "Count", "Window", "Burst", "Calendar")
 	if old.Unlimited || new.Unlimited {
-		v.say("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
+		v.note("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
 		return
 	}
 	if was == is {
@@ -187,7 +187,7 @@ func (v *verdict) limit(old, new *descriptors.Limit) {
 	}
 	rate := faster(old, new)
 	room := direction(old.Capacity(), new.Capacity())
-	v.say("limit", was, is, rate)
+	v.note("limit", was, is, rate)
 	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
 }
 
@@ -208,11 +208,11 @@ func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 		if was[i].kind == "entries" { // a request needs all of them
 			more = boolean(contains(was[i].values, is[i].values)) - boolean(contains(is[i].values, was[i].values))
 		}
-		v.say("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*more)
+		v.note("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*more)
 	}
 }
 
-// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No
+// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that is unknown. No
 // value matches all.
 func wider(was, is []string) int {
 	less := len(was) == 0 || len(is) > 0 && contains(was, is)
@@ -247,7 +247,7 @@ func (d *Diff) account(domain, what, name string, old, new *descriptors.Account)
 		return
 	}
 	v := &verdict{}
-	v.say("tier", old.Tier, new.Tier, 0)
+	v.note("tier", old.Tier, new.Tier, 0)
 	v.limits(bursting(old), bursting(new))
 	v.fields("", old, new, nil, "Name", "Tier", "Limits", "Burst")
 	d.conclude(domain, what, name, new.Pos, v, false, false)

@@ -5,11 +5,17 @@ package rulediff
 import (
 	"cmp"
 	"context"
+	"embed"
 	"slices"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
+
+// Sources are the files whose comments describe differences to callers of an API.
+//
+//go:embed probe.go rulediff.go
+var Sources embed.FS
 
 // Diff is all that differs between two rule sets.
 type Diff struct {
@@ -45,7 +51,7 @@ type Change struct {
 	Name    string   `json:"name,omitempty"`
 	Kind    Kind     `json:"kind"`
 	Details []string `json:"details,omitempty"`
-	File    string   `json:"file,omitempty"` // where it stands in the new rules, else in the old ones
+	File    string   `json:"file,omitempty"` // where it is in the new rules, else in the old ones
 	Line    int      `json:"line,omitempty"`
 }
 

@@ -36,7 +36,8 @@ costs:
   - { match: { endpoints: ["/search"] }, cost: 2 }
 rules:
   - { name: per-user, scope: user, limit: 20/1m }
-  - { name: search, scope: user, match: { endpoints: ["/search"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 } }
+  - { name: search, scope: user, match: { endpoints: ["/search"], methods: [POST] }, limit: { count: 10, per: 1m,
+      burst: 20 } }
   - { name: office, match: { cidrs: ["203.0.113.0/24"] }, action: allow }
   - { name: abuse, match: { users: [mallory] }, action: block }
   - { name: trial, scope: global, limit: 100/1s, action: log_only }
@@ -72,9 +73,11 @@ func TestKindsOfChanges(t *testing.T) {
 		{"limit: 20/1m", "limit: 20/30s", "rule", "per-user", Loosened, "limit: 20/1m → 20/30s"},
 		{"limit: 20/1m", "limit: unlimited", "rule", "per-user", Loosened, "limit: 20/1m → unlimited"},
 		{"limit: 20/1m", "limits: [20/1m, 100/1h]", "rule", "per-user", Tightened, "limit: none → 100/1h"},
-		{"limit: 20/1m", "limit: { count: 40, per: 1m, burst: 5 }", "rule", "per-user", Changed, "limit: 20/1m → 40/1m burst 5"},
+		{"limit: 20/1m", "limit: { count: 40, per: 1m, burst: 5 }", "rule", "per-user", Changed,
+			"limit: 20/1m → 40/1m burst 5"},
 		{"burst: 20", "burst: 30", "rule", "search", Loosened, "limit: 10/1m burst 20 → 10/1m burst 30"},
-		{"limit: 20/1m", "limit: { count: 20, per: 1m, algorithm: sliding_window }", "rule", "per-user", Changed, "limit: 20/1m → 20/1m sliding_window"},
+		{"limit: 20/1m", "limit: { count: 20, per: 1m, algorithm: sliding_window }", "rule", "per-user", Changed,
+			"limit: 20/1m → 20/1m sliding_window"},
 		{"limit: 20/1m", "limit: 20/1m, cost: 3", "rule", "per-user", Tightened, "cost: by request → 3"},
 		{"limit: 20/1m", "limit: 20/1m, cost: 1", "rule", "per-user", Changed, "cost: by request → 1"},
 		{"limit: 20/1m", "limit: 20/1m, priority: 7", "rule", "per-user", Changed, "priority: 100 → 7"},
@@ -82,33 +85,45 @@ func TestKindsOfChanges(t *testing.T) {
 		{"action: allow", "action: allow, enabled: false", "rule", "office", Tightened, "disabled: none → true"},
 		{"limit: 20/1m", "limit: 20/1m, action: log_only", "rule", "per-user", Shadowed, "action: reject → log_only"},
 		{"limit: 100/1s, action: log_only", "limit: 100/1s", "rule", "trial", Enforced, "action: log_only → reject"},
-		{"limit: 20/1m", "limit: 20/1m, action: throttle, max_delay: 1s", "rule", "per-user", Loosened, "action: reject → throttle"},
-		{"limit: 20/1m", "limit: 20/1m, penalty: { threshold: 3, detection_window: 10m, cool_down: 1m }", "rule", "per-user", Tightened, "penalty: none → {"},
-		{"limit: 20/1m", "limit: 20/1m, response: { status: 503 }", "rule", "per-user", Changed, "response: none → {status: 503}"},
+		{"limit: 20/1m", "limit: 20/1m, action: throttle, max_delay: 1s", "rule", "per-user", Loosened,
+			"action: reject → throttle"},
+		{"limit: 20/1m", "limit: 20/1m, penalty: { threshold: 3, detection_window: 10m, cool_down: 1m }", "rule",
+			"per-user", Tightened, "penalty: none → {"},
+		{"limit: 20/1m", "limit: 20/1m, response: { status: 503 }", "rule", "per-user", Changed,
+			"response: none → {status: 503}"},
 		{"limit: 20/1m", "limit: 20/1m, on_failure: closed", "rule", "per-user", Changed, "on_failure: none → closed"},
-		{"users: [mallory]", "users: [mallory, trudy]", "rule", "abuse", Tightened, "match.users: mallory → mallory trudy"},
-		{`"203.0.113.0/24"`, `"203.0.113.0/24", "198.51.100.0/24"`, "rule", "office", Loosened, "match.cidrs: 203.0.113.0/24 → 198.51.100.0/24 203.0.113.0/24"},
-		{"203.0.113.0/24", "203.0.113.0/25", "rule", "office", Tightened, "match.cidrs: 203.0.113.0/24 → 203.0.113.0/25"},
+		{"users: [mallory]", "users: [mallory, trudy]", "rule", "abuse", Tightened,
+			"match.users: mallory → mallory trudy"},
+		{`"203.0.113.0/24"`, `"203.0.113.0/24", "198.51.100.0/24"`, "rule", "office", Loosened,
+			"match.cidrs: 203.0.113.0/24 → 198.51.100.0/24 203.0.113.0/24"},
+		{"203.0.113.0/24", "203.0.113.0/25", "rule", "office", Tightened,
+			"match.cidrs: 203.0.113.0/24 → 203.0.113.0/25"},
 		{", methods: [POST]", "", "rule", "search", Tightened, "match.methods: POST → none"},
 		{"name: trial", "name: renamed", "rule", "renamed", Added, "log_only by global 100/1s"},
 		{"name: trial", "name: renamed", "rule", "trial", Removed, "log_only by global 100/1s"},
 		{"[100/1m]", "[50/1m]", "user", "carol", Tightened, "limit: 100/1m → 50/1m"},
 		{"tier: gold", "tier: silver", "user", "carol", Changed, "tier: gold → silver"},
 		{"carol:", "dave:", "user", "carol", Removed, "tier gold, 100/1m"},
-		{"requests_per_unit: 5", "requests_per_unit: 6", "node", "route=login / user", Loosened, "limit: 5/1h fixed_window → 6/1h fixed_window"},
-		{"      - key: user", "      - key: user\n        shadow_mode: true", "node", "route=login / user", Shadowed, "shadow: none → true"},
+		{"requests_per_unit: 5", "requests_per_unit: 6", "node", "route=login / user", Loosened,
+			"limit: 5/1h fixed_window → 6/1h fixed_window"},
+		{"      - key: user", "      - key: user\n        shadow_mode: true", "node", "route=login / user", Shadowed,
+			"shadow: none → true"},
 		{"value: login", "value: logout", "node", "route=login", Removed, "no limit"},
 		{"cost: 2", "cost: 3", "costs", "", Changed, "+ 3 for endpoints /search"},
 		{"domain: shop", "domain: shop\nheaders: ietf", "settings", "", Changed, "ietf"},
 		{"domain: shop", "domain: store", "domain", "", Removed, ""},
 		{"limit: 20/1m", "limit: 20/1m, lease: false", "rule", "per-user", Changed, "lease: none → "},
-		{"requests_per_unit: 5", "requests_per_unit: 5, name: logins", "node", "route=login / user", Changed, "limit's name: none → logins"},
-		{"value: login", "value: login\n    detailed_metric: true", "node", "route=login", Changed, "detailed_metric: none → true"},
-		{"name: trial, scope: global", "name: trial, scope: [user, endpoint]", "rule", "trial", Changed, "scope: global → user+endpoint"},
+		{"requests_per_unit: 5", "requests_per_unit: 5, name: logins", "node", "route=login / user", Changed,
+			"limit's name: none → logins"},
+		{"value: login", "value: login\n    detailed_metric: true", "node", "route=login", Changed,
+			"detailed_metric: none → true"},
+		{"name: trial, scope: global", "name: trial, scope: [user, endpoint]", "rule", "trial", Changed,
+			"scope: global → user+endpoint"},
 	} {
 		d := compare(t, c.old, c.new)
 		found := slices.ContainsFunc(d.Changes, func(one Change) bool {
-			return one.What == c.what && one.Name == c.name && one.Kind == c.kind && strings.Contains(strings.Join(one.Details, "\n"), c.detail)
+			return one.What == c.what && one.Name == c.name && one.Kind == c.kind &&
+				strings.Contains(strings.Join(one.Details, "\n"), c.detail)
 		})
 		if !found {
 			t.Errorf("%s → %s: want %s %s %s (%s), got %+v", c.old, c.new, c.kind, c.what, c.name, c.detail, d.Changes)
@@ -123,7 +138,8 @@ func TestTheSameRulesDoNotDiffer(t *testing.T) {
 }
 
 func TestDisplacedRulesAreReported(t *testing.T) {
-	wide := "action: block }\n  - { name: wide, scope: user, match: { endpoints: [\"/search\"], methods: [POST] }, priority: 1, limit: 5/1m }"
+	wide := "action: block }\n  - { name: wide, scope: user, match: { endpoints: [\"/search\"], methods: [POST] }, " +
+		"priority: 1, limit: 5/1m }"
 	d := compare(t, "action: block }", wide)
 	kinds := map[string]Kind{}
 	for _, c := range d.Changes {
@@ -145,27 +161,39 @@ func TestWhoIsTreatedDifferently(t *testing.T) {
 		want     []string
 	}{
 		{"limit: 20/1m", "limit: 10/1m", []string{
-			"any other user, any other user of tier gold, any other user of any other tenant: GET any other path, POST any other path, GET /search: per-user 20/1m → per-user 10/1m",
+			"any other user, any other user of tier gold, any other user of any other tenant: GET any other path, " +
+				"POST any other path, GET /search: per-user 20/1m → per-user 10/1m",
 			"descriptor (route=login, user=any): its descriptor: per-user 20/1m → per-user 10/1m",
 		}},
-		{"users: [mallory]", "users: [mallory, trudy]", []string{"user trudy: any request: limited by rules → blocked by abuse"}},
+		{"users: [mallory]", "users: [mallory, trudy]", []string{"user trudy: any request: limited by rules → " +
+			"blocked by abuse"}},
 		{"cidrs: [\"203.0.113.0/24\"]", "cidrs: [\"203.0.113.0/25\"]", []string{
 			"the last address of 203.0.113.0/24: any request: exempt by office → limited by rules",
 		}},
 		{"cidrs: [\"203.0.113.0/24\"]", "cidrs: [\"198.51.100.0/24\"]", []string{
-			"the first address of 198.51.100.0/24, the last address of 198.51.100.0/24: any request: limited by rules → exempt by office",
-			"the first address of 203.0.113.0/24, the last address of 203.0.113.0/24: any request: exempt by office → limited by rules",
+			"the first address of 198.51.100.0/24, the last address of 198.51.100.0/24: any request: limited by " +
+				"rules → exempt by office",
+			"the first address of 203.0.113.0/24, the last address of 203.0.113.0/24: any request: exempt by office " +
+				"→ limited by rules",
 		}},
 		{"cost: 2", "cost: 5", []string{
-			"any other address: GET /search, POST /search: trial 100/1s (only logged) at cost 2 → trial 100/1s (only logged) at cost 5",
-			"any other user, any other user of tier gold, any other user of any other tenant: GET /search: per-user 20/1m at cost 2, trial 100/1s (only logged) at cost 2 → per-user 20/1m at cost 5, trial 100/1s (only logged) at cost 5",
-			"any other user, user carol, any other user of tier gold, any other user of any other tenant: POST /search: search 10/1m burst 20 at cost 2, trial 100/1s (only logged) at cost 2 → search 10/1m burst 20 at cost 5, trial 100/1s (only logged) at cost 5",
-			"user carol: GET /search: trial 100/1s (only logged) at cost 2, user carol 100/1m at cost 2 → trial 100/1s (only logged) at cost 5, user carol 100/1m at cost 5",
+			"any other address: GET /search, POST /search: trial 100/1s (only logged) at cost 2 → trial 100/1s " +
+				"(only logged) at cost 5",
+			"any other user, any other user of tier gold, any other user of any other tenant: GET /search: per-user " +
+				"20/1m at cost 2, trial 100/1s (only logged) at cost 2 → per-user 20/1m at cost 5, trial 100/1s " +
+				"(only logged) at cost 5",
+			"any other user, user carol, any other user of tier gold, any other user of any other tenant: POST " +
+				"/search: search 10/1m burst 20 at cost 2, trial 100/1s (only logged) at cost 2 → search 10/1m " +
+				"burst 20 at cost 5, trial 100/1s (only logged) at cost 5",
+			"user carol: GET /search: trial 100/1s (only logged) at cost 2, user carol 100/1m at cost 2 → trial " +
+				"100/1s (only logged) at cost 5, user carol 100/1m at cost 5",
 		}},
 		{"requests_per_unit: 5", "requests_per_unit: 6", []string{
-			"descriptor (route=login, user=any): its descriptor: route_login.user 5/1h fixed_window → route_login.user 6/1h fixed_window",
+			"descriptor (route=login, user=any): its descriptor: route_login.user 5/1h fixed_window → " +
+				"route_login.user 6/1h fixed_window",
 		}},
-		{"[100/1m]", "[50/1m]", []string{"user carol: GET any other path, POST any other path, GET /search: user carol 100/1m → user carol 50/1m"}},
+		{"[100/1m]", "[50/1m]", []string{"user carol: GET any other path, POST any other path, GET /search: user " +
+			"carol 100/1m → user carol 50/1m"}},
 	} {
 		got := []string{}
 		for _, tr := range compare(t, c.old, c.new).Treated {
@@ -182,7 +210,9 @@ func TestTextOfADifference(t *testing.T) {
 	d := compare(t, "limit: 20/1m", "limit: 10/1m")
 	d.Changes[0].File = "new.yaml"
 	d.WriteText(&text)
-	for _, want := range []string{"Domain shop\n  tightened  rule per-user (new.yaml:5)\n             limit: 20/1m → 10/1m\n", "Treated differently\n", "    - per-user 20/1m\n    + per-user 10/1m\n"} {
+	for _, want := range []string{"Domain shop\n  tightened  rule per-user (new.yaml:5)\n" +
+		"             limit: 20/1m → 10/1m\n", "Treated differently\n",
+		"    - per-user 20/1m\n    + per-user 10/1m\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
@@ -198,14 +228,16 @@ func TestTextOfADifference(t *testing.T) {
 func TestWhatChangesATreatment(t *testing.T) {
 	const rule = "domain: s\nrules:\n  - { name: r, scope: user, limit: 5/1m }\n"
 	keys := `domain: s
-identity: { api_keys: { header: k, keys: [{ id: ci, sha256: "` + strings.Repeat("ab", 32) + `", user: bot, tier: free }] } }
+identity: { api_keys: { header: k, keys: [{ id: ci, sha256: "` + strings.Repeat("ab", 32) +
+		`", user: bot, tier: free }] } }
 rules:
   - { name: free, scope: user, match: { tiers: [free] }, limit: 5/1m }
   - { name: pro, scope: user, match: { tiers: [pro] }, limit: 500/1m }
 `
 	for _, c := range []struct{ text, old, new, was, is string }{
 		{rule, "scope: user", "scope: [user, endpoint]", "r 5/1m by user", "r 5/1m by user+endpoint"},
-		{rule, "5/1m }", "5/1m, penalty: { threshold: 1, detection_window: 1h, cool_down: 1d } }", "r 5/1m by user", "r 5/1m by user, penalty 24h after 1 in 1h, times [1]"},
+		{rule, "5/1m }", "5/1m, penalty: { threshold: 1, detection_window: 1h, cool_down: 1d } }", "r 5/1m by user",
+			"r 5/1m by user, penalty 24h after 1 in 1h, times [1]"},
 		{rule, "domain: s", "domain: s\npenalty: { cool_down: 1d }", "nothing", "the domain's penalty"},
 		{keys, "tier: free }]", "tier: pro }]", "free 5/1m", "pro 500/1m"},
 		{keys, "tier: free }]", "tier: free, revoked: true }]", "free 5/1m", "nothing"},
@@ -249,7 +281,8 @@ func TestANamedLimitMayMove(t *testing.T) {
 // TestDisplacedRulesAreThoseOfADomain displaces a rule whose namesake in another domain was displaced before.
 func TestDisplacedRulesAreThoseOfADomain(t *testing.T) {
 	domain := func(name, rules string) rules.Load { return load(t, "domain: "+name+"\nrules:\n"+rules) }
-	const strict, wide = "  - { name: strict, scope: user, limit: 1/1m }\n", "  - { name: wide, scope: user, priority: 1, limit: 9/1m }\n"
+	const strict, wide = "  - { name: strict, scope: user, limit: 1/1m }\n",
+		"  - { name: wide, scope: user, priority: 1, limit: 9/1m }\n"
 	d := &Diff{}
 	old := domain("one", wide+strict).Problems
 	d.displaced(old, append(slices.Clone(old), domain("two", wide+strict).Problems...))
@@ -268,14 +301,16 @@ func TestAnIncompleteTrySaysSo(t *testing.T) {
 	d := compared(t, load(t, text), load(t, text[:at]+"0/1m"+text[at+4:]))
 	var b strings.Builder
 	d.WriteText(&b)
-	for _, want := range []string{"No client that was tried is treated differently.", "more clients and requests than were tried"} {
+	for _, want := range []string{"No client that was tried is treated differently.",
+		"more clients and requests than were tried"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not say %q: %s", want, b.String())
 		}
 	}
 }
 
-// TestRatesAreComparedExactly holds limits of the same room against each other, whose rates are very low, very high or the same.
+// TestRatesAreComparedExactly holds limits of the same room against each other, whose rates are very low, very high or
+// the same.
 func TestRatesAreComparedExactly(t *testing.T) {
 	for _, c := range []struct {
 		old, new string

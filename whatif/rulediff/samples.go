@@ -146,7 +146,7 @@ func lastOf(network netip.Prefix) netip.Addr {
 	return last
 }
 
-// unlike is a name that is none of the names.
+// unlike is a name that differs from all names.
 func unlike(name string, names []string) string {
 	for slices.Contains(names, name) {
 		name += "-else"

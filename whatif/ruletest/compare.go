@@ -9,7 +9,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 const admitted = "admitted"
@@ -25,7 +24,7 @@ var verdicts = func() []string {
 	return all
 }()
 
-// compare returns what the verdict differs in. Remaining is looked at where last says so.
+// compare returns what the verdict differs in. Remaining is looked at where last is true.
 func (w *Want) compare(v *engine.Verdict, last bool) (all []Difference) {
 	differ := func(what, want, got string) {
 		if want != got {
@@ -69,7 +68,7 @@ func (w *Want) compareRest(v *engine.Verdict, differ func(what, want, got string
 	}
 }
 
-// passed is the outcome in the word that the test uses: admitted stands for all that pass.
+// passed is the outcome in the word that the test uses: admitted means all that pass.
 func (w *Want) passed(v *engine.Verdict) string {
 	outcome := v.Outcome
 	if w.Verdict == admitted && !v.Refused {
@@ -78,7 +77,7 @@ func (w *Want) passed(v *engine.Verdict) string {
 	return outcome.String()
 }
 
-// whole is the wait as a client is told it: whole seconds, rounded up.
+// whole is the wait as a client gets it: whole seconds, rounded up.
 func whole(wait time.Duration) Duration {
 	return Duration((wait + time.Second - 1).Truncate(time.Second))
 }
@@ -114,7 +113,7 @@ func remaining(v *engine.Verdict) string {
 // counting names the rules that the request was matched by, but for those that are only logged.
 func counting(v *engine.Verdict) (names []string) {
 	for i := range v.Match.Terms {
-		if i != v.Match.Gate-1 && v.Match.Terms[i].Effect.Mode != limit.Shadow {
+		if i != v.Match.Gate-1 && !v.Match.Terms[i].Effect.Shadow() {
 			names = append(names, nameOf(v.Match.Terms[i].Effect))
 		}
 	}
@@ -127,7 +126,7 @@ func counting(v *engine.Verdict) (names []string) {
 // shadows names the rules that are only logged and would have refused.
 func shadows(v *engine.Verdict) (names []string) {
 	for i := range v.Decisions {
-		if v.Match.Terms[i].Effect.Mode == limit.Shadow && v.Decisions[i].Outcome == limit.Refused {
+		if v.Match.Terms[i].Effect.Shadow() && v.Decisions[i].Refused() {
 			names = append(names, nameOf(v.Match.Terms[i].Effect))
 		}
 	}

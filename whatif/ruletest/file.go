@@ -55,7 +55,7 @@ type HTTP struct {
 	Principal string             `yaml:"principal"`
 	Headers   map[string]Strings `yaml:"headers"`
 	Context   map[string]string  `yaml:"context"` // context extensions
-	User      string             `yaml:"user"`    // who asks, as a verified token would tell
+	User      string             `yaml:"user"`    // who asks, as a verified token would show
 	Tenant    string             `yaml:"tenant"`
 	Tier      string             `yaml:"tier"`
 }
@@ -139,7 +139,7 @@ func (f *File) check() error {
 		t := &f.Tests[i]
 		t.Name = cmp.Or(t.Name, fmt.Sprintf("test %d", i+1))
 		if len(t.Requests) == 0 {
-			all = append(all, fmt.Errorf("%s:%d: test %q has no requests", f.Path, t.Line, t.Name))
+			all = append(all, fmt.Errorf("%s:%d: test %q needs requests", f.Path, t.Line, t.Name))
 		}
 		before := time.Duration(0)
 		for j := range t.Requests {

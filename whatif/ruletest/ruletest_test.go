@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
-// result runs a text as if it stood beside the rules in testdata.
+// result runs a text as if it were beside the rules in testdata.
 func result(t *testing.T, text string) *Result {
 	t.Helper()
 	f, err := Parse("testdata/test.yaml", []byte(text))
@@ -57,7 +57,8 @@ func TestEveryWantCanFail(t *testing.T) {
 		{"      - { at: 61s, http: { path: /, user: mallory }, want: { ", "verdict: admitted", "remaining", "2", "1"},
 		{"      - { http: { path: /, peer: 203.0.113.9 }, want: { ", "verdict: exempt", "by", "abuse", "office"},
 		{"      - { http: { path: / }, want: { ", "verdict: admitted", "remaining", "3", "no limit"},
-		{"      - { http: { path: /slow, user: bob }, want: admitted }\n      - { http: { path: /slow, user: bob }, want: { ", "waits: 1s", "waits", "0s", "1s"},
+		{"      - { http: { path: /slow, user: bob }, want: admitted }\n" +
+			"      - { http: { path: /slow, user: bob }, want: { ", "waits: 1s", "waits", "0s", "1s"},
 	} {
 		if got := differences(t, c.requests+c.right+" } }\n"); len(got) > 0 {
 			t.Errorf("want %s: %v", c.right, got)
@@ -123,12 +124,12 @@ ok    testdata/test.yaml:6: fine (requests: 1)
 	}
 }
 
-// TestBadFiles: everything that is wrong is told at once, with its line.
+// TestBadFiles: everything that is wrong is listed at once, with its line.
 func TestBadFiles(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"tests: []", "t.yaml:1: rules is missing"},
 		{"rules: r.yaml\n", "t.yaml:1: tests is missing"},
-		{"rules: r.yaml\ntests:\n  - name: x\n", "t.yaml:3: test \"x\" has no requests"},
+		{"rules: r.yaml\ntests:\n  - name: x\n", "t.yaml:3: test \"x\" needs requests"},
 		{"rule: r.yaml", `t.yaml:1:1: unknown key "rule": did you mean "rules"?`},
 		{"rules: r.yaml\ntests:\n  - requests:\n      - { http: { path: /, pear: x }, want: admitted }",
 			`t.yaml:4:28: unknown key "pear": did you mean "peer"?`},
@@ -176,7 +177,8 @@ func one(request string) string {
 func TestRulesThatDoNotLoad(t *testing.T) {
 	folder := t.TempDir()
 	err := os.WriteFile(folder+"/r.yaml",
-		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
+		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n"+
+			"  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 	f.Rules, f.Path = []string{"rules.yaml"}, "testdata/t.yaml"
 	f.Tests[0].Domain = "edge"
 	_, err = Run(f)
-	if err == nil || !strings.Contains(err.Error(), `the rules have no domain "edge": name one of ["shop"]`) {
+	if err == nil || !strings.Contains(err.Error(), `the rules are without domain "edge": name one of ["shop"]`) {
 		t.Errorf("an unknown domain is: %v", err)
 	}
 	_, err = Read(folder + "/none.yaml")
@@ -219,7 +221,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := Parse("t.yaml", []byte(text))
 		if err != nil && err.Error() == "" {
-			t.Error("an error says nothing")
+			t.Error("an error is empty")
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (r *Result) Failed() (failed int) {
 	return failed
 }
 
-// start is when tests begin that do not say.
+// start is when tests begin that do not set it.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Run runs the tests of a file. An error means that they could not be run: the rules do not load, which is a
@@ -106,7 +106,7 @@ func (f *File) run(t *Test) (*TestResult, error) {
 	return r.result, nil
 }
 
-// send sends a request as often as it says, and notes the first time that it gets something else than it must.
+// send sends a request as often as it has to, and notes the first time that it gets something else than it must.
 func (r *runner) send(q *Request) error {
 	if q.At != nil {
 		r.trial.At(r.start.Add(time.Duration(*q.At)))

@@ -37,7 +37,7 @@ func (d Duration) String() string {
 // Instant is a point in time, in RFC 3339.
 type Instant struct{ time.Time }
 
-// decoder reads nodes of YAML into values by their types. It refuses keys that a struct has no field for, and gathers
+// decoder reads nodes of YAML into values by their types. It refuses keys without a field in the struct, and gathers
 // all that is wrong.
 type decoder struct {
 	path  string

@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/store/memory"
 )
 
-// Config says what a Trial decides by. Paths must be given.
+// Config is what a Trial decides by. Paths must be given.
 type Config struct {
 	Paths        []string // rule files and folders, together one rule set
 	MergeDomains bool     // several files may add to one domain
@@ -128,7 +128,7 @@ func (t *Trial) Domain(asked string) (string, error) {
 	case asked == "":
 		return "", fmt.Errorf("the rules have %d domains: name one of %q", len(names), names)
 	case t.Load.Set.Domain(asked) == nil:
-		return "", fmt.Errorf("the rules have no domain %q: name one of %q", asked, names)
+		return "", fmt.Errorf("the rules are without domain %q: name one of %q", asked, names)
 	}
 	return asked, nil
 }
@@ -136,7 +136,7 @@ func (t *Trial) Domain(asked string) (string, error) {
 // offline refuses every fetch, so that key sets at a URL stay empty. Those in files are read.
 type offline struct{}
 
-var errOffline = errors.New("key sets are not fetched here: tell who asks by user, tenant and tier")
+var errOffline = errors.New("key sets are not fetched here: name who asks by user, tenant and tier")
 
 // RoundTrip refuses.
 func (offline) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOffline }

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Question is one question. Its statement takes named arguments: @domain, @limit, @since where Since is set, and one for each of Needs;
-// where it needs a user also @identity, the user's name in the record, and @hour, @day and @month, the begin of each period.
+// Question is one question. Its statement takes named arguments: @domain, @limit, @since where Since is set, and one
+// for each of Needs; where it needs a user also @identity, the user's name in the record, and @hour, @day and @month,
+// the begin of each period.
 type Question struct {
 	Name  string
 	Title string
 	Needs string        // what else it is about: "user", "rule", or "" for nothing
-	Since time.Duration // how far back it looks, unless told; 0: it has no such bound
+	Since time.Duration // how far back it looks by default; 0: it is about all time
 	SQL   string
 
 	Indexes []string // that serve it
@@ -30,11 +31,16 @@ const (
 // All is all questions, in the order of the documentation.
 var All = []Question{
 	{Name: "violations", Title: "Who was refused most often.", Since: day, Indexes: []string{"events_refused"}},
-	{Name: "endpoints", Title: "Which endpoints were refused most often.", Since: day, Indexes: []string{"events_refused"}},
-	{Name: "refusals", Title: "Why a user was refused: each refusal, the newest first.", Needs: "user", Since: day, Indexes: []string{"events_identity"}},
-	{Name: "changes", Title: "Who changed a rule: each publication that changed it, the newest first.", Needs: "rule", Indexes: []string{"rule_versions_pkey"}},
-	{Name: "quota", Title: "What a user has used in this hour, day and month, against the quotas.", Needs: "user", Indexes: []string{"usage_hours_pkey", "usage_minutes_pkey"}},
-	{Name: "latency", Title: "How long decisions took, by the rule that decided: p50, p95 and p99.", Since: week, Indexes: []string{"endpoint_days_pkey", "endpoint_hours_pkey"}},
+	{Name: "endpoints", Title: "Which endpoints were refused most often.", Since: day,
+		Indexes: []string{"events_refused"}},
+	{Name: "refusals", Title: "Why a user was refused: each refusal, the newest first.", Needs: "user", Since: day,
+		Indexes: []string{"events_identity"}},
+	{Name: "changes", Title: "Who changed a rule: each publication that changed it, the newest first.", Needs: "rule",
+		Indexes: []string{"rule_versions_pkey"}},
+	{Name: "quota", Title: "What a user has used in this hour, day and month, against the quotas.", Needs: "user",
+		Indexes: []string{"usage_hours_pkey", "usage_minutes_pkey"}},
+	{Name: "latency", Title: "How long decisions took, by the rule that decided: p50, p95 and p99.", Since: week,
+		Indexes: []string{"endpoint_days_pkey", "endpoint_hours_pkey"}},
 }
 
 func init() {

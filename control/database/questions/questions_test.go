@@ -8,13 +8,13 @@ import (
 
 // TestThePageListsEveryQuestion holds docs/explain/usage-and-events.md to the questions, their statements and indexes.
 func TestThePageListsEveryQuestion(t *testing.T) {
-	page, err := os.ReadFile("../../docs/explain/usage-and-events.md")
+	page, err := os.ReadFile("../../../docs/explain/usage-and-events.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range All {
 		q := &All[i]
-		if !strings.Contains(string(page), "\n| ["+q.Name+"](../../control/questions/"+q.Name+".sql) |") {
+		if !strings.Contains(string(page), "\n| ["+q.Name+"](../../control/database/questions/"+q.Name+".sql) |") {
 			t.Errorf("docs/explain/usage-and-events.md does not list the question %s with its statement", q.Name)
 		}
 		for _, index := range q.Indexes {

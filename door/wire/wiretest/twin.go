@@ -18,7 +18,7 @@ type Reader interface {
 type Twin struct {
 	Ours      Reader        // one for all messages, as in a pool
 	Generated proto.Message // likewise
-	Differs   func() string // says in which way the two have read different things, or nothing
+	Differs   func() string // returns in which way the two have read different things, or nothing
 
 	// Lenient reports whether we may take what generated code refuses for that reason. Default: always.
 	Lenient func(refusal error) bool

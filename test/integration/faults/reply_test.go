@@ -16,7 +16,7 @@ import (
 
 // replyRows are the faults of a server that answers, but not with a decision.
 var replyRows = []row{
-	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", full: 10 * time.Second, run: flushed},
+	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", short: 3 * time.Second, full: 10 * time.Second, run: flushed},
 	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second,
 		run: failing("oom", configure("maxmemory", "1", "0"))},
 	{id: "X16a", fault: "READONLY: it becomes a replica", full: 5 * time.Second, run: failing("readonly", replica)},

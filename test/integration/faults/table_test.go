@@ -29,7 +29,7 @@ func matrix() []row {
 		pressureRows)
 }
 
-// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise seven rows run
+// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise eight rows run
 // beside each other and prove what is decided, not how fast.
 const full = servers.Full
 

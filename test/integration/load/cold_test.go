@@ -92,7 +92,7 @@ type wave struct{ callers, users int }
 
 var waves = []wave{{64, 1}, {256, 4}}
 
-// A burst on sidecars that have just been started never gets more than the limit, whatever counts and wherever.
+// A burst on sidecars that have just been started never gets more than the limit, with each algorithm and store.
 func TestABurstOnAColdStartIsExact(t *testing.T) {
 	for _, place := range topologies {
 		t.Run(place.name, func(t *testing.T) {

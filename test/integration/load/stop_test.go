@@ -12,8 +12,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis. Requests whose patience ends
-// meanwhile go by their policies, and no more than those are admitted beyond the limit.
+// A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis. Requests whose patience
+// ends meanwhile go by their policies, and no more than those are admitted beyond the limit.
 func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) { row(stopSidecars).judge(t) }
 
 func stopSidecars(t testing.TB, redis *servers.Redis) {

@@ -38,9 +38,11 @@ func (p *Peers) answerOne(ctx context.Context, n news) {
 	}
 }
 
-// Ask asks all sidecars that live, and returns their answers by name, once all have answered or the context ends. missing are the names
-// of those that did not.
-func (p *Peers) Ask(ctx context.Context, topic string, body any) (answers map[string][]byte, missing []string, err error) {
+// Ask asks all sidecars that live, and returns their answers by name, once all have answered or the context ends.
+// missing are the names of those that did not.
+func (p *Peers) Ask(
+	ctx context.Context, topic string, body any,
+) (answers map[string][]byte, missing []string, err error) {
 	cards, err := p.Cards(ctx)
 	if err != nil {
 		return nil, nil, err

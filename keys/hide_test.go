@@ -1,4 +1,4 @@
-package descriptors
+package keys
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 // after a change.
 func TestIdentitiesAreHidden(t *testing.T) {
 	text := []byte(`[{"domain":"shop","kind":"user","name":"alice"}]`)
-	plain, sealed, other := NewRecordKeys("", nil), NewRecordKeys("p", []byte("secret")),
-		NewRecordKeys("p", []byte("another"))
+	plain, sealed, other := NewNames("", nil), NewNames("p", []byte("secret")),
+		NewNames("p", []byte("another"))
 	if got, err := plain.Show(plain.Hide(text)); !bytes.Equal(got, text) || err != nil {
 		t.Errorf("without a secret it is %q, %v", got, err)
 	}

@@ -8,18 +8,19 @@ import (
 // maxUnfit is how many rows are remembered that were logged.
 const maxUnfit = 1000
 
-// unfit logs rows that cannot be records, because a statement wrote them past the API, each of them once. They are left
-// out: they must not hold up all others.
-type unfit struct {
+// leftOut logs rows that cannot be records, because a statement wrote them past the API, each of them once. They are
+// left out: they must not hold up all others.
+type leftOut struct {
 	log    *slog.Logger
 	mu     sync.Mutex // guards logged
 	logged map[string]bool
 }
 
-func newUnfit(log *slog.Logger) *unfit { return &unfit{log: log, logged: map[string]bool{}} }
+func newLeftOut(log *slog.Logger) *leftOut { return &leftOut{log: log, logged: map[string]bool{}} }
 
-// note logs what is wrong with a row. Where there are many such rows, it forgets which it has logged, and logs them again.
-func (u *unfit) note(err error) {
+// note logs what is wrong with a row. Where there are many such rows, it forgets which it has logged, and logs them
+// again.
+func (u *leftOut) note(err error) {
 	text := err.Error()
 	u.mu.Lock()
 	defer u.mu.Unlock()

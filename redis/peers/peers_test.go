@@ -15,19 +15,19 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// member is one sidecar among peers, which notes what it hears.
+// member is one sidecar among peers, which notes what it receives.
 type member struct {
 	*Peers
-	mu    sync.Mutex // guards all below
-	heard []string
-	gaps  int
+	mu       sync.Mutex // guards all below
+	received []string
+	gaps     int
 }
 
 func (m *member) has(text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !slices.Contains(m.heard, text) {
-		return fmt.Errorf("it heard %q", m.heard)
+	if !slices.Contains(m.received, text) {
+		return fmt.Errorf("it received %q", m.received)
 	}
 	return nil
 }
@@ -47,12 +47,13 @@ func join(t *testing.T, at redis.Servers, name string) *member {
 	t.Cleanup(f.Close)
 	m := &member{}
 	m.Peers = New(Config{
-		Redis: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q }, Card: func() any { return name },
+		Redis: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q },
+		Card: func() any { return name },
 		Topics: map[string]func([]byte){"hello": func(body []byte) {
 			var text string
 			if json.Unmarshal(body, &text) == nil {
 				m.mu.Lock()
-				m.heard = append(m.heard, text)
+				m.received = append(m.received, text)
 				m.mu.Unlock()
 			}
 		}},
@@ -70,7 +71,7 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 	for _, m := range []*member{one, other} {
 		servers.Await(t, "the subscription", func() error { return m.missed(1) })
 	}
-	err := one.Tell(t.Context(), "hello", "world")
+	err := one.Send(t.Context(), "hello", "world")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	answers, missing, err := other.Ask(ctx, "top", nil)
-	if err != nil || len(missing) > 0 || string(answers[one.ID()]) != "top of one" || string(answers[other.ID()]) != "top of other" {
+	if err != nil || len(missing) > 0 || string(answers[one.ID()]) != "top of one" ||
+		string(answers[other.ID()]) != "top of other" {
 		t.Errorf("the answers are %q, missing %q, %v", answers, missing, err)
 	}
 	// A sidecar that ends takes its card away.
@@ -110,7 +112,7 @@ func TestANewSidecarTakesTheCardsOfTheDeadAway(t *testing.T) {
 	other := join(t, at, "other")
 	servers.Await(t, "the card of the new sidecar", func() error {
 		if server.Do(t, "HGET", "cards", other.ID()) == nil {
-			return errors.New("there is none")
+			return errors.New("the answer is missing")
 		}
 		return nil
 	})
@@ -127,7 +129,7 @@ func TestABrokenSubscriptionIsMadeAgain(t *testing.T) {
 	server.Start(t)
 	servers.Await(t, "the second subscription", func() error { return m.missed(2) })
 	servers.Await(t, "news after that", func() error {
-		err := m.Tell(t.Context(), "hello", "again")
+		err := m.Send(t.Context(), "hello", "again")
 		if err != nil {
 			return err
 		}
@@ -144,7 +146,7 @@ func TestNewsInAClusterAndInARing(t *testing.T) {
 		one, other := join(t, at, "one"), join(t, at, "other")
 		servers.Await(t, "the subscription in a "+name, func() error { return other.missed(1) })
 		servers.Await(t, "news in a "+name, func() error {
-			err := one.Tell(t.Context(), "hello", name)
+			err := one.Send(t.Context(), "hello", name)
 			if err != nil {
 				return err
 			}
@@ -185,13 +187,13 @@ func TestAPoisonedCardIsRemoved(t *testing.T) {
 // TestNewsThatMakeAReaderPanic: a panic while news are taken in is reported, and later news arrive.
 func TestNewsThatMakeAReaderPanic(t *testing.T) {
 	server := servers.StartRedis(t)
-	faults, heard := make(chan any, 1), make(chan string, 1)
+	faults, received := make(chan any, 1), make(chan string, 1)
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}},
 		OnPanic: func(fault any) { faults <- fault }})
 	t.Cleanup(f.Close)
-	t.Cleanup(Hear(f, "news", map[string]func([]byte){
+	t.Cleanup(Receive(f, "news", map[string]func([]byte){
 		"bad":  func([]byte) { panic("poison") },
-		"good": func(body []byte) { heard <- string(body) },
+		"good": func(body []byte) { received <- string(body) },
 	}))
 	publish := func(topic string) func() error {
 		return func() error {
@@ -206,16 +208,18 @@ func TestNewsThatMakeAReaderPanic(t *testing.T) {
 		t.Errorf("the fault is %v", fault)
 	}
 	servers.Await(t, "a listener", publish("good"))
-	if body := <-heard; body != "1" {
+	if body := <-received; body != "1" {
 		t.Errorf("the news are %q", body)
 	}
 }
 
-// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made again.
+// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made
+// again.
 func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
 	server := servers.StartRedis(t)
 	forger := servers.StartForger(t, server)
-	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n", "$9223372036854775805\r\n", ">2147483647\r\n"} {
+	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n",
+		"$9223372036854775805\r\n", ">2147483647\r\n"} {
 		f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{forger.Addr}}})
 		forger.Set(func(command []string) []byte {
 			if strings.EqualFold(command[0], "SUBSCRIBE") {
@@ -224,7 +228,7 @@ func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
 			return nil
 		})
 		news := make(chan string, 1)
-		stop := Hear(f, "news", map[string]func([]byte){"hello": func(body []byte) { news <- string(body) }})
+		stop := Receive(f, "news", map[string]func([]byte){"hello": func(body []byte) { news <- string(body) }})
 		forger.AwaitMet(t, 2)
 		forger.Set(nil)
 		servers.Await(t, "a listener", func() error {

@@ -1,4 +1,5 @@
-package descriptors
+// Package keys is every name in Redis: how it is written, with escapes and hashes, and how it is read back.
+package keys
 
 import (
 	"crypto/hmac"
@@ -9,8 +10,6 @@ import (
 	"hash"
 	"strconv"
 	"sync"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // docs/decisions/0003-keys.md specifies keys. In short:
@@ -28,9 +27,10 @@ import (
 //
 // Parts are escaped so that none of the separators can be in one, which is why two different requests never meet.
 const (
-	keySchema  = "rl1:"
-	maxPart    = 64  // bytes of a part as it came; longer ones are hashed
-	maxSection = 512 // bytes of all values, or of a path, once escaped; longer ones are hashed
+	counterSchema = "rl1:"
+	maxPart       = 64 // bytes of a part as it came; longer ones are hashed
+	// MaxSection is how many bytes all values, or a path, may have once escaped; longer ones are hashed.
+	MaxSection = 512
 )
 
 // reserved holds the bytes that are escaped: separators, marks, and all bytes that are not printable ASCII.
@@ -44,11 +44,8 @@ var reserved = func() (set [256]bool) {
 	return set
 }()
 
-var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw",
-	limit.SlidingLog: "sl"}
-
-// appendEscape appends one byte as %XX.
-func appendEscape(b []byte, c byte) []byte {
+// AppendEscape appends one byte as %XX.
+func AppendEscape(b []byte, c byte) []byte {
 	const digits = "0123456789ABCDEF"
 	return append(b, '%', digits[c>>4], digits[c&15])
 }
@@ -60,15 +57,15 @@ func appendHash(b []byte, from int, mark string) []byte {
 	return hex.AppendEncode(b, sum[:16])
 }
 
-// appendPart appends one part of a key. A hashed part starts with the reserved #, so no escaped one equals it.
-func appendPart(b []byte, part string) []byte {
+// AppendPart appends one part of a key. A hashed part starts with the reserved #, so no escaped one equals it.
+func AppendPart(b []byte, part string) []byte {
 	from := len(b)
 	if len(part) > maxPart {
 		return appendHash(append(b, part...), from, "#")
 	}
 	for i := 0; i < len(part); i++ {
 		if reserved[part[i]] {
-			b = appendEscape(b, part[i])
+			b = AppendEscape(b, part[i])
 			continue
 		}
 		b = append(b, part[i])
@@ -76,15 +73,15 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// appendPathPart is appendPart for one key of a path, in which / separates.
-func appendPathPart(b []byte, part string) []byte {
+// AppendPathPart is AppendPart for one key of a path, in which / separates.
+func AppendPathPart(b []byte, part string) []byte {
 	from := len(b)
 	if len(part) > maxPart {
 		return appendHash(append(b, part...), from, "#")
 	}
 	for i := 0; i < len(part); i++ {
 		if reserved[part[i]] || part[i] == '/' {
-			b = appendEscape(b, part[i])
+			b = AppendEscape(b, part[i])
 			continue
 		}
 		b = append(b, part[i])
@@ -92,10 +89,10 @@ func appendPathPart(b []byte, part string) []byte {
 	return b
 }
 
-// appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two
+// AppendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two
 // # in a row, so ## distinguishes the two.
-func appendSection(b []byte, from int) []byte {
-	if len(b)-from <= maxSection {
+func AppendSection(b []byte, from int) []byte {
+	if len(b)-from <= MaxSection {
 		return b
 	}
 	return appendHash(b, from, "##")
@@ -107,54 +104,26 @@ func limitPart(name string, place int) string {
 	if name == "" {
 		return strconv.Itoa(place + 1)
 	}
-	b := appendPart(nil, name)
+	b := AppendPart(nil, name)
 	if b[0] >= '0' && b[0] <= '9' {
-		b = append(appendEscape(nil, b[0]), b[1:]...)
+		b = append(AppendEscape(nil, b[0]), b[1:]...)
 	}
 	return string(b)
 }
 
-// limitTail is the end of a key: the limit and its algorithm.
-func limitTail(l limit.Limit, place int) string {
-	return ":" + limitPart(l.Name, place) + ":" + algorithmCodes[l.Algorithm]
+// Tail is the end of a key: the limit and its algorithm.
+func Tail(name string, place int, algorithm string) string {
+	return ":" + limitPart(name, place) + ":" + algorithm
 }
 
-var scopeNames = [...]struct {
-	scope Scope
-	name  string
-	attr  attribute
-}{
-	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP},
-	{ScopeEndpoint, "endpoint", attrEndpoint},
-	{ScopeAPIKey, "api_key", attrAPIKey}, {ScopeTier, "tier", attrTier}, {ScopeClient, "client", attrClient},
-}
-
-// String returns the scope as keys and pages write it: its attributes joined by +, or global.
-func (s Scope) String() string {
-	text := ""
-	for _, named := range scopeNames {
-		if s&named.scope == 0 {
-			continue
-		}
-		if text != "" {
-			text += "+"
-		}
-		text += named.name
-	}
-	if text == "" {
-		return "global"
-	}
-	return text
-}
-
-// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:
+// Head is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:
 // only what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also without
 // an identity, so that keys of the two kinds never meet.
-func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
-	return schemaHead(keySchema, prefix, domain, coLocate)
+func Head(prefix, domain string, coLocate bool) (head, seal string) {
+	return schemaHead(counterSchema, prefix, domain, coLocate)
 }
 
-// schemaHead is keyHead for keys of another schema.
+// schemaHead is Head for keys of another schema.
 func schemaHead(schema, prefix, domain string, coLocate bool) (head, seal string) {
 	b := appendHead(nil, schema, prefix, domain)
 	if coLocate {
@@ -167,43 +136,38 @@ func schemaHead(schema, prefix, domain string, coLocate bool) (head, seal string
 func appendHead(b []byte, schema, prefix, domain string) []byte {
 	for i := 0; i < len(prefix); i++ {
 		if c := prefix[i]; c == '{' || c == '}' || c < 0x21 || c > 0x7e {
-			b = appendEscape(b, c)
+			b = AppendEscape(b, c)
 			continue
 		}
 		b = append(b, prefix[i])
 	}
 	b = append(b, schema...)
-	return appendPart(append(b, '{'), domain)
+	return AppendPart(append(b, '{'), domain)
 }
 
-// HeartbeatKey is where the sidecars that share a store count each other. No counter has a key so short.
-func HeartbeatKey(prefix string) string {
-	head, seal := keyHead(prefix, "sidecars", false)
-	return head + seal + ":heartbeat"
-}
-
-// keyer builds keys. It is shared by all goroutines of a Set.
-type keyer struct {
+// Writer writes identities into keys. It is safe for concurrent use.
+type Writer struct {
 	macs *sync.Pool // of hash.Hash; nil without a secret
 }
 
-func newKeyer(secret []byte) keyer {
+// NewWriter makes a Writer. With a secret it writes HMACs in place of identities.
+func NewWriter(secret []byte) Writer {
 	if len(secret) == 0 {
-		return keyer{}
+		return Writer{}
 	}
 	kept := append([]byte(nil), secret...)
-	return keyer{macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, kept) }}}
+	return Writer{macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, kept) }}}
 }
 
-// keyValue is one value of an identity. A shared one is a pattern in place of what the client sent.
-type keyValue struct {
-	text   string
-	shared bool
+// Value is one value that a counter counts by. A shared one is a pattern in place of what the client sent.
+type Value struct {
+	Text   string
+	Shared bool
 }
 
-// appendValues appends the identity: each value as |part, or with a secret one part for all of them. No values append
+// AppendValues appends the identity: each value as |part, or with a secret one part for all of them. No values append
 // nothing, which differs from one empty value.
-func (k keyer) appendValues(b []byte, values []keyValue) []byte {
+func (k Writer) AppendValues(b []byte, values []Value) []byte {
 	if len(values) == 0 {
 		return b
 	}
@@ -216,27 +180,27 @@ func (k keyer) appendValues(b []byte, values []keyValue) []byte {
 		if i > 0 {
 			b = append(b, '|')
 		}
-		if v.shared {
+		if v.Shared {
 			b = append(b, '*')
 		}
-		b = appendPart(b, v.text)
+		b = AppendPart(b, v.Text)
 	}
-	return appendSection(b, from)
+	return AppendSection(b, from)
 }
 
 // appendMAC appends 128 bits of an HMAC-SHA256 over the values, each with its length before it.
-func (k keyer) appendMAC(b []byte, values []keyValue) []byte {
+func (k Writer) appendMAC(b []byte, values []Value) []byte {
 	mac := k.macs.Get().(hash.Hash)
 	defer k.macs.Put(mac)
 	mac.Reset()
 	from := len(b)
 	for _, v := range values {
 		mark := byte(0)
-		if v.shared {
+		if v.Shared {
 			mark = 1
 		}
-		b = binary.BigEndian.AppendUint64(append(b[:from], mark), uint64(len(v.text)))
-		b = append(b, v.text...)
+		b = binary.BigEndian.AppendUint64(append(b[:from], mark), uint64(len(v.Text)))
+		b = append(b, v.Text...)
 		mac.Write(b[from:])
 	}
 	b = mac.Sum(b[:from])

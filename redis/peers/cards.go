@@ -41,7 +41,8 @@ func (p *Peers) show(ctx context.Context) {
 func (p *Peers) showOnce(ctx context.Context) {
 	body, err := json.Marshal(p.cfg.Card())
 	if err == nil {
-		_, err = p.ask(ctx, tellWithin, p.cfg.Cards, "EVAL", showScript, 1, p.cfg.Cards, p.id, body, cardLife.Milliseconds())
+		_, err = p.ask(ctx, tellWithin, p.cfg.Cards, "EVAL", showScript, 1, p.cfg.Cards, p.id, body,
+			cardLife.Milliseconds())
 	}
 	if err != nil && ctx.Err() == nil {
 		p.cfg.OnError(fmt.Errorf("show the card of this sidecar: %w", err))

@@ -1,6 +1,8 @@
-// Package peers is what the sidecars of one store tell each other: news, on a Redis channel, and a card of each that lives.
+// Package peers is what the sidecars of one store send each other: news, on a Redis channel, and a card of each that
+// lives.
 //
-// News are heard within milliseconds or not at all: a sidecar whose connection was lost is told that it may have missed some.
+// News arrive within milliseconds or not at all: a sidecar whose connection was lost is notified that it may have
+// missed some.
 package peers
 
 import (
@@ -26,11 +28,12 @@ const (
 // Config sets up Peers. All fields but OnError are required.
 type Config struct {
 	Redis   *redis.Client
-	Channel string                                          // of the news
-	Cards   string                                          // key of the cards
-	Answers func(question string) string                    // key of the answers to a question
-	Card    func() any                                      // what this sidecar shows about itself, as JSON
-	Topics  map[string]func(body []byte)                    // what is done about news, by topic; must not block for long
+	Channel string                       // of the news
+	Cards   string                       // key of the cards
+	Answers func(question string) string // key of the answers to a question
+	Card    func() any                   // what this sidecar shows about itself, as JSON
+	// what is done about news, by topic; must not block for long
+	Topics  map[string]func(body []byte)
 	Gap     func()                                          // called when news may have been missed
 	Reply   func(topic string, body []byte) (answer []byte) // answers a question of a peer; nil: none
 	OnError func(err error)
@@ -38,12 +41,12 @@ type Config struct {
 
 // Peers is the other sidecars, and this one among them. It is safe for concurrent use.
 type Peers struct {
-	cfg     Config
-	id      string
-	hush    func() // ends listening
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	asked   chan news // questions of peers that are to be answered
+	cfg         Config
+	id          string
+	unsubscribe func()
+	stop        context.CancelFunc
+	running     sync.WaitGroup
+	asked       chan news // questions of peers that are to be answered
 }
 
 // news is one message.
@@ -60,7 +63,7 @@ func New(cfg Config) *Peers {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Peers{cfg: cfg, id: rand.Text(), stop: stop, asked: make(chan news, 8)}
-	p.hush = cfg.Redis.Subscribe(cfg.Channel, p.hear, cfg.Gap)
+	p.unsubscribe = cfg.Redis.Subscribe(cfg.Channel, p.receive, cfg.Gap)
 	p.running.Go(func() { p.show(ctx) })
 	p.running.Go(func() { p.answer(ctx) })
 	return p
@@ -71,14 +74,14 @@ func (p *Peers) ID() string { return p.id }
 
 // Close takes the card away and ends what runs.
 func (p *Peers) Close() error {
-	p.hush()
+	p.unsubscribe()
 	p.stop()
 	p.running.Wait()
 	return nil
 }
 
-// hear takes in one message, and ignores what it cannot read.
-func (p *Peers) hear(text string) {
+// receive takes in one message, and ignores what it cannot read.
+func (p *Peers) receive(text string) {
 	p.cfg.Redis.Guard(func() { p.take(text) })
 }
 
@@ -91,7 +94,7 @@ func (p *Peers) take(text string) {
 	if n.Question != "" {
 		select {
 		case p.asked <- n:
-		default: // who asks is told that there is no answer
+		default: // who asks learns that the answer is missing
 		}
 		return
 	}
@@ -100,7 +103,7 @@ func (p *Peers) take(text string) {
 	}
 }
 
-// The topics of news that the control plane tells, too, or hears.
+// The topics of news that the control plane sends, too, or receives.
 const (
 	TopicRecord  = "record"  // a record has changed: a ChangedRecord
 	TopicRules   = "rules"   // rules were published
@@ -125,19 +128,20 @@ type ChangedRecord struct {
 	Class string `json:"class"`
 }
 
-// Announce tells news to all sidecars, for one that is not a sidecar.
+// Announce sends news to all sidecars, for one that is not a sidecar.
 func Announce(ctx context.Context, c *redis.Client, channel, topic string, body any) error {
 	return publish(ctx, c, channel, news{Topic: topic}, body)
 }
 
-// Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics must not block for long.
-func Hear(c *redis.Client, channel string, topics map[string]func(body []byte)) (stop func()) {
+// Receive receives news on a channel, for one that is not a sidecar, until the function that it returns is called. Its
+// topics must not block for long.
+func Receive(c *redis.Client, channel string, topics map[string]func(body []byte)) (stop func()) {
 	p := &Peers{cfg: Config{Redis: c, Topics: topics}}
-	return c.Subscribe(channel, p.hear, func() {})
+	return c.Subscribe(channel, p.receive, func() {})
 }
 
-// Tell publishes news to all sidecars, this one included.
-func (p *Peers) Tell(ctx context.Context, topic string, body any) error {
+// Send publishes news to all sidecars, this one included.
+func (p *Peers) Send(ctx context.Context, topic string, body any) error {
 	return p.publish(ctx, news{Topic: topic}, body)
 }
 
@@ -164,7 +168,7 @@ func publish(ctx context.Context, c *redis.Client, channel string, n news, body 
 		}
 		all = errors.Join(all, err)
 	}
-	return fmt.Errorf("tell the other sidecars: %w", all)
+	return fmt.Errorf("send news to the other sidecars: %w", all)
 }
 
 // publishOn publishes a message on one server.

@@ -10,17 +10,20 @@ import (
 	"testing"
 )
 
-// TestARowThatCannotBeReadHoldsUpNoOther has rows that the checks of the database accept, and that cannot be records. The change feed and a walk leave them out, log
-// each once, and do all others.
+// TestARowThatCannotBeReadHoldsUpNoOther has rows that the checks of the database accept, and that cannot be records.
+// The change feed and a walk leave them out, log each once, and do all others.
 func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()
 	var log bytes.Buffer
-	c.publisher.unfit = newUnfit(slog.New(slog.NewTextHandler(&log, nil)))
+	c.publisher.leftOut = newLeftOut(slog.New(slog.NewTextHandler(&log, nil)))
 	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	c.exec(`INSERT INTO users (domain, name, quota_hour, updated_by) VALUES ('shop', 'zoe', 5, 'test')`)
-	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, limits, created_by) VALUES ('shop', 'k1', sha256('1'), 'spw_', 'zoe', '[{"count": 5}]', 'test'),
-	  ('shop', 'k2', sha256('2'), 'spw_', 'zoe', '[{"count": "five"}]', 'test'), ('shop', 'k3', sha256('3'), 'spw_', 'zoe', '[{"count": 7, "per": "1m"}]', 'test')`)
-	c.exec(`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', '10.1/16', 'test'), ('shop', 'ip', '192.0.2.1', 'test'), ('shop', 'api_key', 'k1', 'test'), ('shop', 'tenant', 'acme', 'test')`)
+	c.exec(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, limits, created_by)
+	  VALUES ('shop', 'k1', sha256('1'), 'spw_', 'zoe', '[{"count": 5}]', 'test'),
+	  ('shop', 'k2', sha256('2'), 'spw_', 'zoe', '[{"count": "five"}]', 'test'), ('shop', 'k3', sha256('3'), 'spw_',
+	  'zoe', '[{"count": 7, "per": "1m"}]', 'test')`)
+	c.exec(`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', '10.1/16', 'test'), ('shop', 'ip',
+	  '192.0.2.1', 'test'), ('shop', 'api_key', 'k1', 'test'), ('shop', 'tenant', 'acme', 'test')`)
 	all := func(when string) {
 		t.Helper()
 		c.expect(when, "user", "zoe", `"count":5`)
@@ -50,7 +53,7 @@ func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 
 // TestLoggedRowsAreBounded notes more rows than are remembered.
 func TestLoggedRowsAreBounded(t *testing.T) {
-	u := newUnfit(slog.New(slog.DiscardHandler))
+	u := newLeftOut(slog.New(slog.DiscardHandler))
 	for n := range maxUnfit + 7 {
 		u.note(errors.New(fmt.Sprint("row ", n)))
 	}

@@ -1,4 +1,4 @@
-package descriptors
+package keys
 
 import (
 	"crypto/aes"
@@ -29,7 +29,7 @@ func newHider(secret []byte) cipher.AEAD {
 }
 
 // Hide makes a text with identities fit to pass through Redis: with a secret it is encrypted, without one it stays.
-func (k RecordKeys) Hide(text []byte) []byte {
+func (k Names) Hide(text []byte) []byte {
 	if k.hider == nil {
 		return text
 	}
@@ -39,7 +39,7 @@ func (k RecordKeys) Hide(text []byte) []byte {
 }
 
 // Show is the text that Hide made something of.
-func (k RecordKeys) Show(hidden []byte) ([]byte, error) {
+func (k Names) Show(hidden []byte) ([]byte, error) {
 	if k.hider == nil {
 		return hidden, nil
 	}
