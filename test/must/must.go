@@ -21,3 +21,11 @@ func Get[V any](value V, err error) func(testing.TB) V {
 		return value
 	}
 }
+
+// Value returns the value of a call outside of a test, and panics if err is not nil.
+func Value[V any](value V, err error) V {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
