@@ -49,7 +49,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	for args, message := range map[string]string{
 		"-version v1.2.3":                                                         "-out: name the folder",
 		"-version v1.2.3 -out x y":                                                `unexpected argument "y"`,
-		"-version v1.2.3 -out x -platforms plan9/386":                             `"plan9/386" is none of`,
+		"-version v1.2.3 -out x -platforms plan9/386":                             `"plan9/386" must be one of`,
 		"-version v1.2.3 -out x -revision a -time soon":                           `"soon" must be seconds`,
 		"-version v1.2.3 -out x -source /nowhere":                                 "ask git for the commit, or set",
 		"-version v1.2.3 -revision a -time 1 -platforms linux/amd64 -out testdir": "testdir exists",
