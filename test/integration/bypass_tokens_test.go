@@ -131,7 +131,8 @@ func rsaDER() []byte { return must.Value(x509.MarshalPKIXPublicKey(&rsaKey().Pub
 func badSignature() []change {
 	unsigned := func(alg string) func(*ask, *caller) {
 		return bearer(func(user string) string {
-			return b64(must.Value(json.Marshal(object{"alg": alg}))) + "." + b64(must.Value(json.Marshal(claimsOf(user)))) + "."
+			header, claims := must.Value(json.Marshal(object{"alg": alg})), must.Value(json.Marshal(claimsOf(user)))
+			return b64(header) + "." + b64(claims) + "."
 		})
 	}
 	stranger := publicJWK("ec", &wrongKey().PublicKey)
