@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store/memory"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // apiOf makes an API over one domain, without Redis.
@@ -95,10 +96,7 @@ func TestTokensHaveRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := TokenFile.Open(file, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(TokenFile.Open(file, func(err error) { t.Error(err) }))(t)
 	a, log := apiOf(t, httpapi.Access{Tokens: tokens.Current})
 	h := a.Operations().Handler()
 	const block, view, operate = `{"user":"mallory"}`, "Bearer 0123456789abcdef", "Bearer fedcba9876543210"
@@ -179,10 +177,7 @@ func TestBadInputGetsAProblem(t *testing.T) {
 // schema.
 func TestTheDocumentDescribesWhatIsNamed(t *testing.T) {
 	a, _ := apiOf(t, httpapi.Access{Local: httpapi.Operate})
-	text, err := json.Marshal(a.Operations().Document())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(a.Operations().Document()))(t)
 	var d struct {
 		Components struct {
 			Schemas map[string]struct {
@@ -190,10 +185,7 @@ func TestTheDocumentDescribesWhatIsNamed(t *testing.T) {
 			} `json:"schemas"`
 		} `json:"components"`
 	}
-	err = json.Unmarshal(text, &d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &d))
 	if len(d.Components.Schemas) < 30 {
 		t.Errorf("the document has %d schemas", len(d.Components.Schemas))
 	}
@@ -216,13 +208,10 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 	a.Stopping = stopping
 	server := httptest.NewServer(a.Operations().Handler())
 	defer server.Close()
-	answer, err := server.Client().Get(server.URL + "/v1/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(server.Client().Get(server.URL + "/v1/events"))(t)
 	defer answer.Body.Close()
 	first := make([]byte, len(": refusals follow\n\n"))
-	_, err = io.ReadFull(answer.Body, first)
+	_, err := io.ReadFull(answer.Body, first)
 	if err != nil || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("the stream begins with %q, %v", first, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const info = "# Stats\r\ntotal_connections_received:6\r\ntotal_commands_processed:1007\r\n" +
@@ -47,14 +49,8 @@ func TestMachineTimeIsRead(t *testing.T) {
 func TestProcessTimeIsThatOfTheProcess(t *testing.T) {
 	// Time in the kernel counts, too: there is some after enough system calls.
 	for used := (syscall.Rusage{}); used.Stime.Nano() < int64(5*tick); {
-		_, err := os.ReadFile("/proc/self/stat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(os.ReadFile("/proc/self/stat"))(t)
+		must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	}
 	before := cpuOfThisProcess()
 	got, err := cpuOf(os.Getpid())

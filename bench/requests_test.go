@@ -7,24 +7,20 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func decode(t *testing.T, bytes []byte) *rls.RateLimitRequest {
 	t.Helper()
 	var request rls.RateLimitRequest
-	err := proto.Unmarshal(bytes, &request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(bytes, &request))
 	return &request
 }
 
 func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 	w := work{Domain: "d", Keys: []string{"a", "b"}, Values: 1000}
-	all, err := encode(w, false, rand.New(rand.NewPCG(1, 2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(encode(w, false, rand.New(rand.NewPCG(1, 2))))(t)
 	first, second := map[string]bool{}, map[string]bool{}
 	for _, bytes := range all {
 		request := decode(t, bytes)
@@ -68,11 +64,8 @@ func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
 }
 
 func TestSharedDescriptorsHaveOneValue(t *testing.T) {
-	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false,
-		rand.New(rand.NewPCG(1, 2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false,
+		rand.New(rand.NewPCG(1, 2))))(t)
 	values := map[string]map[string]bool{"a": {}, "b": {}, "c": {}}
 	for _, bytes := range all {
 		for _, d := range decode(t, bytes).Descriptors {
@@ -134,10 +127,7 @@ func TestCodeOfAnAnswer(t *testing.T) {
 		refused:  {OverallCode: rls.RateLimitResponse_OVER_LIMIT, Statuses: status},
 		0:        {Statuses: status},
 	} {
-		bytes, err := proto.Marshal(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bytes := must.Get(proto.Marshal(answer))(t)
 		// The fields may come in another order.
 		turned := append(append([]byte{}, bytes[2:]...), bytes[:2]...)
 		if want == 0 {

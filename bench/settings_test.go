@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func environment(values map[string]string) func(string) string {
@@ -40,10 +41,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestPlanHasEveryCaseAndPart(t *testing.T) {
-	set, err := readSettings(environment(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(readSettings(environment(nil)))(t)
 	s := &session{set: set}
 	seen := map[string]int{}
 	for _, g := range s.plan() {

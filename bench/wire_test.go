@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // answerer answers calls with a function of the test, and counts them by the value of their first descriptor.
@@ -49,10 +51,7 @@ func (a *answerer) start(t *testing.T) (target string) {
 // serve starts one that a test can stop.
 func (a *answerer) serve(t *testing.T) (target string, stop func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer()
 	rls.RegisterRateLimitServiceServer(server, a)
 	go func() { _ = server.Serve(listener) }()
@@ -70,10 +69,7 @@ func loadFor(t *testing.T, o order, targets ...string) (context.Context, *load) 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	o.Targets, o.Work = targets, work{Domain: "d", Keys: []string{"a"}, Values: len(answerer{}.values)}
-	l, err := newLoad(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(newLoad(ctx, o))(t)
 	t.Cleanup(l.close)
 	return ctx, l
 }
@@ -179,10 +175,7 @@ func TestAStreamMayEndTwice(t *testing.T) {
 	answered := appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1,
 		[]byte{0x88})
 	for _, frame := range [][]byte{answered, reset(1), reset(3)} {
-		_, err := w.parseFrames(frame, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.parseFrames(frame, time.Now()))(t)
 	}
 	if len(w.calls) != 0 || len(w.tally.latencies) != 1 || w.tally.errors != 1 {
 		t.Errorf("%d calls are left, with %d answers and %d errors; want none left, one answer and one error",

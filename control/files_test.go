@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -45,14 +46,11 @@ func TestFilesAreReadAgain(t *testing.T) {
 	ann, bob := lineOf("viewer", "ann", "ann's", ""), lineOf("viewer", "bob", "bob's", "")
 	rewrite(t, tokens, ann+bob)
 	address := servers.FreeAddr(t)
-	c, err := New(Config{
+	c := must.Get(New(Config{
 		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert,
 		Key:   key,
 		Redis: redis.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }()
 	t.Cleanup(func() {
@@ -64,15 +62,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 		anyone := &tls.Config{InsecureSkipVerify: true}
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: anyone, DisableKeepAlives: true}}
 		url := "https://" + c.Address() + "/v1/openapi.json"
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 		request.Header.Set("Authorization", "Bearer "+token)
-		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(client.Do(request))(t)
 		answer.Body.Close()
 		return answer.StatusCode, hex.EncodeToString(answer.TLS.PeerCertificates[0].Signature)
 	}
@@ -100,10 +92,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	_, before := ask("")
 	fresh, freshKey := servers.Certificate(t)
 	for from, to := range map[string]string{fresh: cert, freshKey: key} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(from))(t)
 		rewrite(t, to, string(text))
 	}
 	servers.Await(t, "the new certificate", func() error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestDaysAndMonthsBeginWhereTheyDo holds edges against dates that people know, also where clocks change at midnight.
@@ -58,10 +59,7 @@ func TestDaysAndMonthsBeginWhereTheyDo(t *testing.T) {
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must.Get(time.LoadLocation(name))(t)
 	return zone
 }
 

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestCoversPattern: a pattern covers another where each path of the other is one of its own.
@@ -20,14 +22,8 @@ func TestCoversPattern(t *testing.T) {
 		{"/v*", "/v1*", true}, {"/v1*", "/v*", false}, {"/*a*", "/*a", true}, {"/*", "/**", false},
 		{"/*/*", "/a/**", false},
 	} {
-		wide, err := parsePattern(c.wide)
-		if err != nil {
-			t.Fatal(err)
-		}
-		narrow, err := parsePattern(c.narrow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wide := must.Get(parsePattern(c.wide))(t)
+		narrow := must.Get(parsePattern(c.narrow))(t)
 		if got := wide.covers(narrow); got != c.want {
 			t.Errorf("%s covers %s: %t", c.wide, c.narrow, got)
 		}
@@ -46,14 +42,8 @@ func TestCoveringPatternMatchesMore(t *testing.T) {
 	}
 	covered := 0
 	for range 20_000 {
-		wide, err := parsePattern(random("a", "b", "*", "**", "a*", "*b"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		narrow, err := parsePattern(random("a", "b", "*", "**", "a*", "ab"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wide := must.Get(parsePattern(random("a", "b", "*", "**", "a*", "*b")))(t)
+		narrow := must.Get(parsePattern(random("a", "b", "*", "**", "a*", "ab")))(t)
 		if !wide.covers(narrow) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var update = flag.Bool("update", false, "write what the golden cases come to into their files")
@@ -26,10 +27,7 @@ func TestGolden(t *testing.T) {
 	}
 	cases, doors := 0, map[string]int{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		var out []string
 		for _, block := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
@@ -47,9 +45,7 @@ func TestGolden(t *testing.T) {
 			}
 		}
 		if *update {
-			if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644))
 		}
 	}
 	if cases < 140 {

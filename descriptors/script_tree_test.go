@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var unitWords = map[string]Unit{
@@ -143,9 +144,6 @@ func hits(t testing.TB, text string) uint64 {
 	if text == "max" {
 		return math.MaxUint64
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.ParseUint(text, 10, 64))(t)
 	return n
 }

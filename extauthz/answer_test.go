@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // saying builds, with generated types, the answer that a verdict must come out as; of a denial without its body, which
@@ -147,10 +148,7 @@ func TestSomeStatusesHaveNoBody(t *testing.T) {
 		v := &engine.Verdict{Refused: true, Response: &descriptors.Response{Status: status}}
 		v.Conclude()
 		answer := new(authv3.CheckResponse)
-		err := proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer))
 		if body := answer.GetDeniedResponse().GetBody(); (body != "") != has {
 			t.Errorf("status %d has the body %q", status, body)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // denied returns the denial's headers by name. One that comes twice is a failure: Envoy would send both.
@@ -142,10 +143,7 @@ func TestAllRefusingLimitsAreNamedAndNoShadow(t *testing.T) {
 	var body struct {
 		Violated []string `json:"violated-policies"`
 	}
-	err := json.Unmarshal([]byte(answer.GetDeniedResponse().GetBody()), &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(answer.GetDeniedResponse().GetBody()), &body))
 	if got := strings.Join(body.Violated, " "); got != "per-user dai_ly_" {
 		t.Errorf("violated policies %q", got)
 	}

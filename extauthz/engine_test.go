@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // onMemory is the real engine with a limit per address, one for all, and a block.
@@ -38,11 +39,8 @@ func TestTheRealEngineDecides(t *testing.T) {
 	s := New(Config{Engine: onMemory(t, 3)})
 	send := func(address, plan string) string {
 		source := sourceOf(message(1, message(2, []byte(address))))
-		out, err := s.door.Answer(t.Context(), attributes(source, httpOf(message(4, []byte("/"))),
-			message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(s.door.Answer(t.Context(), attributes(source, httpOf(message(4, []byte("/"))),
+			message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil))(t)
 		return printed(answerOf(t, out))
 	}
 	for i, c := range []struct{ address, plan, want string }{

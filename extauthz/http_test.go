@@ -13,11 +13,12 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestHTTPIsReadLikeAMessage: tests of rules and replays ask what Envoy would have asked.
 func TestHTTPIsReadLikeAMessage(t *testing.T) {
-	wire, err := proto.Marshal(&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+	wire := must.Get(proto.Marshal(&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{
 			Principal: "spiffe://mesh/a",
 			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
@@ -32,15 +33,9 @@ func TestHTTPIsReadLikeAMessage(t *testing.T) {
 			}},
 		}},
 		ContextExtensions: map[string]string{"plan": "gold", "domain": "shop"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	var parsed, taken Message
-	err = parsed.ParseWire(wire)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parsed.ParseWire(wire))
 	taken.TakeHTTP(&HTTP{Path: "/before", Headers: []identity.Header{{Name: "before", Value: "x"}},
 		Extensions: []descriptors.Entry{{Key: "before"}}})
 	got := taken.TakeHTTP(&HTTP{
@@ -55,7 +50,7 @@ func TestHTTPIsReadLikeAMessage(t *testing.T) {
 		t.Errorf("a message (-) and what a caller without one takes (+) differ:\n%s", diff)
 	}
 	taken.TakeHTTP(&HTTP{Path: "/", Client: &identity.Client{User: "alice"}})
-	err = taken.ParseWire(wire)
+	err := taken.ParseWire(wire)
 	if err != nil || taken.Request.Evidence.Verified != nil {
 		t.Errorf("a message after a client that was told: %v, %v", taken.Request.Evidence.Verified, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // attributes writes a CheckRequest out of raw fields of its attributes.
@@ -179,10 +180,7 @@ func TestAMessageKeepsNothingOfTheOneBefore(t *testing.T) {
 	)
 	var m Message
 	for _, wire := range [][]byte{full, nil} {
-		err := m.ParseWire(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(wire))
 	}
 	e, s := m.Request.Evidence, m.Request.Subject
 	if m.Request.Domain != "" || e.Principal != "" || e.Path != "" || e.Peer.IsValid() || len(e.Headers) > 0 ||
@@ -203,10 +201,7 @@ func TestThousandsOfHeadersKeepTheirPlaces(t *testing.T) {
 		headers = append(headers, message(3, pair(fmt.Sprintf("x-%d", i), fmt.Sprintf("value %d", i)))...)
 	}
 	var m Message
-	err := m.ParseWire(attributes(httpOf(headers)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(attributes(httpOf(headers))))
 	if len(m.Request.Evidence.Headers) != many {
 		t.Fatalf("%d headers, sent %d", len(m.Request.Evidence.Headers), many)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // script returns the verdicts of the test.
@@ -116,10 +117,7 @@ func answerOf(t *testing.T, wire []byte) *authv3.CheckResponse {
 
 func wireOf(tb testing.TB, m proto.Message) []byte {
 	tb.Helper()
-	wire, err := proto.Marshal(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wire := must.Get(proto.Marshal(m))(tb)
 	return wire
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // codes returns the code of the answer and the status of a denial.
@@ -22,10 +23,7 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 		got = req.Domain
 	})})
 	for _, c := range []struct{ extension, want string }{{"shop", "shop"}, {"", "everything"}} {
-		_, err := s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil))(t)
 		if got != c.want {
 			t.Errorf("context extension %q: domain %q, want %q", c.extension, got, c.want)
 		}
@@ -34,10 +32,7 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 
 func TestAnEmptyVerdictAdmitsWithAStatus(t *testing.T) {
 	s := New(Config{Engine: script(func(*descriptors.Request, *engine.Verdict) {})})
-	out, err := s.door.Answer(t.Context(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(s.door.Answer(t.Context(), nil, nil))(t)
 	if string(out) != "\x0a\x00\x1a\x00" {
 		t.Errorf("answered %x: want a status and an OkHttpResponse, both present and empty", out)
 	}
@@ -94,10 +89,7 @@ func BenchmarkCheck(b *testing.B) {
 			dec := func(v any) error { return v.(*Message).ParseWire(wire) }
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := s.door.Handle(s, b.Context(), dec, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Get(s.door.Handle(s, b.Context(), dec, nil))(b)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // thing is what the operations of the tests are about.
@@ -236,10 +238,7 @@ func TestTokensHaveRolesAndDomains(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			token, err := digests.parse(strings.Fields(line))
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := must.Get(digests.parse(strings.Fields(line)))(t)
 			tokens = append(tokens, token)
 		}
 	}
@@ -294,10 +293,7 @@ func TestPagesOfOthersGetNothing(t *testing.T) {
 func TestAStreamEndsWithItsReader(t *testing.T) {
 	server := httptest.NewServer(apiOf(everybody).Handler())
 	defer server.Close()
-	answer, err := server.Client().Get(server.URL + "/v1/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(server.Client().Get(server.URL + "/v1/stream"))(t)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(bufio.NewReader(answer.Body))
 	const want = ": things follow\n\nevent: thing\ndata: {\"name\":\"first\",\"parts\":null,\"revision\":0}\n\n"
@@ -313,10 +309,7 @@ func TestTheDocumentIsMadeOfTheTypes(t *testing.T) {
 		Paths      map[string]map[string]struct{ Parameters []parameter }
 		Components struct{ Schemas map[string]*Schema }
 	}
-	err := json.Unmarshal([]byte(body), &d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &d))
 	sizes := d.Components.Schemas["thingRequest"].Properties["size"]
 	if *sizes.Minimum != 1 || *sizes.Maximum != 10 {
 		t.Errorf("size is %v", sizes)

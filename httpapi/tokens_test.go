@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var (
@@ -47,11 +49,8 @@ func TestBadTokenFiles(t *testing.T) {
 		"root olga 0123456789abcdef": "view or operate", "view vera short": "16 bytes or more",
 	} {
 		path := filepath.Join(t.TempDir(), "tokens")
-		err := os.WriteFile(path, []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = plain.Open(path, func(error) {})
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := plain.Open(path, func(error) {})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "short") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

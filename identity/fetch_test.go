@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -123,10 +124,7 @@ func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
 	t.Cleanup(proxy.Close)
-	at, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(proxy.URL))(t)
 	for _, source := range []string{"https://169.254.169.254/keys", "https://[fe80::1]/keys",
 		"https://[::ffff:169.254.169.254]:444/keys", "https://10.0.0.1/keys", "https://idp.internal/keys"} {
 		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: &http.Transport{Proxy: http.ProxyURL(at),
@@ -148,10 +146,7 @@ func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 
 func TestAPipeIsNoKeySet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks")
-	err := syscall.Mkfifo(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(path, 0o600))
 	_, sets := resolver(t, jwtOnly(path), atNoon)
 	if status := sets.Status()[0]; status.Err == nil {
 		t.Error("a pipe was taken for a key set")
@@ -196,10 +191,7 @@ func TestFilesAreReadAtOnceAndAgain(t *testing.T) {
 			t.Errorf("with a broken file the token yields %q after %d failures, want the last good keys and one", user,
 				sets.Stats().Failures)
 		}
-		err := os.Remove(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 		pass(time.Minute)
 		if user := s.user(token); user != "alice" {
 			t.Errorf("without the file the token yields %q, want the last good keys", user)
@@ -210,20 +202,14 @@ func TestFilesAreReadAtOnceAndAgain(t *testing.T) {
 // replaceFile puts another file in the place of one, as a ConfigMap does.
 func replaceFile(t *testing.T, path string, document []byte) {
 	t.Helper()
-	err := os.WriteFile(path+".new", document, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = os.Rename(path+".new", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path+".new", document, 0o600))
+	must.Do(t, os.Rename(path+".new", path))
 }
 
 func TestUnusableKeysAreLeftOut(t *testing.T) {
 	ed, rs := publicJWK("k", edKey.Public()), publicJWK("k", &rsaKey().PublicKey)
 	edT, rsT := sign("EdDSA", "k", edKey, good), sign("RS256", "k", rsaKey(), good)
-	short := must(newRSA(1024))
+	short := must.Value(newRSA(1024))
 	for name, c := range map[string]struct {
 		keys  []object
 		token string

@@ -11,6 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var compareClients = cmp.Comparer(func(a, b identity.Client) bool { return a == b })
@@ -80,7 +81,7 @@ func as(c identity.Client, user, tenant, tier string) identity.Client {
 func worthless() map[string]string {
 	valid := sign("EdDSA", "ed", edKey, good)
 	parts := strings.Split(valid, ".")
-	spki := must(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey))
+	spki := must.Value(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey))
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})
 	unix := func(d time.Duration) int64 { return noon.Add(d).Unix() }
 	tokens := map[string]string{

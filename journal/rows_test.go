@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func someRows() *journal.Rows {
@@ -42,10 +43,7 @@ func someRows() *journal.Rows {
 
 func TestRowsComeBack(t *testing.T) {
 	for _, rows := range []*journal.Rows{someRows(), {}} {
-		got, err := journal.Unmarshal(rows.Marshal())
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(journal.Unmarshal(rows.Marshal()))(t)
 		if diff := cmp.Diff(rows, got); diff != "" {
 			t.Errorf("rows (-want +got):\n%s", diff)
 		}
@@ -123,10 +121,7 @@ func FuzzRows(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := journal.Unmarshal(rows.Marshal())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(journal.Unmarshal(rows.Marshal()))(t)
 		if diff := cmp.Diff(rows, again, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

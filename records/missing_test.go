@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -45,10 +46,7 @@ func TestWhatIsNotBackYet(t *testing.T) {
 	expectTier(t, sidecar, "alice", "gold")
 	expectTier(t, sidecar, "carol", "gold")
 	all.redis.Do(t, "FLUSHALL")
-	err := control.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, control.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}}))
 	sidecar.Outdate()
 	fresh := all.open(t, 0)
 	awaitFilling(t, fresh, true)
@@ -73,16 +71,10 @@ func TestWhatIsNotBackYet(t *testing.T) {
 	}
 
 	mend(t, control, []Swap{{Identity: user("bob"), Record: &Record{Tier: "silver"}}})
-	_, err = control.Swap(t.Context(), []Swap{{Identity: user("carol")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(control.Swap(t.Context(), []Swap{{Identity: user("carol")}}))(t)
 	expectTier(t, sidecar, "bob", "silver")
 	expectTier(t, sidecar, "carol", "none") // it was deleted meanwhile
-	err = control.EndFilling(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, control.EndFilling(t.Context()))
 	awaitFilling(t, sidecar, false)
 	awaitFilling(t, control, false)
 	for len(asked) > 0 {
@@ -99,10 +91,7 @@ func TestWhatIsNotBackYet(t *testing.T) {
 func TestFillingEndsByItself(t *testing.T) {
 	all := &books{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
-	err := b.BeginFilling(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.BeginFilling(t.Context(), nil))
 	b.Outdate()
 	awaitFilling(t, b, true)
 	all.skip.Store(int64(indexSlack + time.Minute))
@@ -120,10 +109,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 		<-held
 		return errors.New("away")
 	}
-	err := b.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}}))
 	awaitFilling(t, b, true)
 	b.Ask(t.Context(), []Identity{user("first")})
 	<-entered

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -230,9 +231,7 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	}
 	give(t, b, "alice", "gold")
 	for n := range maxLocal - 1 {
-		if err := block(fmt.Sprint("user-", n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, block(fmt.Sprint("user-", n)))
 	}
 	if block("mallory") == nil {
 		t.Fatal("a full book takes one more")
@@ -254,10 +253,7 @@ func mend(t *testing.T, b *Book, wanted []Swap) int {
 	for _, s := range wanted {
 		ids = append(ids, s.Identity)
 	}
-	had, err := b.Read(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	had := must.Get(b.Read(t.Context(), ids))(t)
 	var differ []Swap
 	for i, s := range wanted {
 		s.Was = had[i]

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -138,10 +139,7 @@ func TestTLS(t *testing.T) {
 	cert, key := servers.Certificate(t)
 	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
 		"--tls-auth-clients", "no")
-	pem, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := must.Get(os.ReadFile(cert))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	cfg := at(redis.Single, server.Addr)
@@ -150,7 +148,7 @@ func TestTLS(t *testing.T) {
 	wantCount(t, c, "a", 1)
 	wantCount(t, c, "a", 2)
 	cfg.TLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
-	_, err = do(t, open(t, cfg), add("a"))
+	_, err := do(t, open(t, cfg), add("a"))
 	if redis.Reason(err) != redis.ReasonDial || redis.MayHaveRun(err) {
 		t.Errorf("a server whose certificate is not trusted: %v", err)
 	}

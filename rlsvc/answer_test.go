@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var generatedUnits = map[descriptors.Unit]ratelimitv3.RateLimitResponse_RateLimit_Unit{
@@ -245,10 +246,7 @@ func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
 		for what, b := range map[string][]byte{"answer": s.appendAnswer(nil, &c.req, &v), "bare": appendBare(nil,
 			&c.req, &v)} {
 			var got ratelimitv3.RateLimitResponse
-			err := proto.Unmarshal(b, &got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, proto.Unmarshal(b, &got))
 			var codes []ratelimitv3.RateLimitResponse_Code
 			for _, status := range got.GetStatuses() {
 				codes = append(codes, status.GetCode())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func entries(pairs ...string) []*commonv3.RateLimitDescriptor_Entry {
@@ -142,15 +143,9 @@ func TestEqualAnswersAreEqualBytes(t *testing.T) {
 	v, _ := merging(t)
 	s := New(Config{Engine: fixed(v), DynamicMetadata: true})
 	wire := append(append(request(), request()...), request()...)
-	first, err := s.Answer(t.Context(), wire, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(s.Answer(t.Context(), wire, nil))(t)
 	for range 20 {
-		again, err := s.Answer(t.Context(), wire, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(s.Answer(t.Context(), wire, nil))(t)
 		if string(again) != string(first) {
 			t.Fatal("the same verdict came out in other bytes")
 		}
@@ -165,17 +160,14 @@ func TestOverrideText(t *testing.T) {
 	} {
 		own := generatedOverride(o)
 		var m Message
-		err := m.ParseWire(
-			wireOf(t, &ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{{Limit: o}}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(
+			wireOf(t, &ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{{Limit: o}}})))
 		if *m.Request.Descriptors[0].Override != own {
 			t.Fatalf("%v is read as %v", o, m.Request.Descriptors[0].Override)
 		}
 		back := new(commonv3.RateLimitDescriptor_RateLimitOverride)
 		text := overrideText(&own)
-		err = prototext.Unmarshal([]byte(text), back)
+		err := prototext.Unmarshal([]byte(text), back)
 		if err != nil {
 			t.Errorf("%q is not protobuf's text form: %v", text, err)
 			continue

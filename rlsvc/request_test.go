@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/door/wire/wiretest"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // request writes a message with one descriptor out of raw fields.
@@ -110,10 +111,7 @@ func TestThousandsOfDescriptorsKeepTheirPlaces(t *testing.T) {
 		wire = append(wire, request(entry, message(2, number(1, uint64(i))))...)
 	}
 	var m Message
-	err := m.ParseWire(wire)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(wire))
 	if len(m.Request.Descriptors) != many {
 		t.Fatalf("%d descriptors, sent %d", len(m.Request.Descriptors), many)
 	}
@@ -152,10 +150,7 @@ func TestMessageForgetsTheOneBefore(t *testing.T) {
 	first = append(first, request(message(1, message(1, []byte("key"))), message(2, number(1, 5)),
 		message(3, number(1, 7)), number(4, 1))...)
 	for _, wire := range [][]byte{first, request(message(1, nil))} {
-		err := m.ParseWire(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(wire))
 	}
 	d := m.Request.Descriptors[0]
 	if m.Request.Domain != "" || m.Request.Hits != 0 || d.Entries[0].Key != "" || d.Override != nil || d.HitsGiven ||
@@ -166,10 +161,7 @@ func TestMessageForgetsTheOneBefore(t *testing.T) {
 
 func TestAPooledMessageKeepsNoClientsBytesAlive(t *testing.T) {
 	var m Message
-	err := m.ParseWire(wireOf(t, typical()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(wireOf(t, typical())))
 	m.reset()
 	for _, e := range m.entries[:cap(m.entries)] {
 		if e != (descriptors.Entry{}) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestGuards holds the bounds that keep a hostile file from taking the program down.
@@ -80,10 +81,7 @@ func TestFormatProblems(t *testing.T) {
 // FuzzDecode holds that no text makes the decoder panic, or accept a domain without a name.
 func FuzzDecode(f *testing.F) {
 	f.Add(readFile(f, full))
-	bad, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	bad := must.Get(filepath.Glob("testdata/bad/*.yaml"))(f)
 	for _, file := range bad {
 		f.Add(readFile(f, file))
 	}

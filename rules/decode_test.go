@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const full = "testdata/full.yaml"
@@ -26,10 +27,7 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatalf("problems:\n%s", FormatProblems(problems))
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	expected := descriptors.Domain{
 		Name:       "cinema",
 		CoLocate:   true,
@@ -179,10 +177,7 @@ func patterns(texts ...string) (patterns []descriptors.Pattern) {
 
 func readFile(t testing.TB, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return text
 }
 

@@ -10,13 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // fullIdentity is the section of testdata/full.yaml.
 func fullIdentity(t *testing.T) *identity.Config {
 	t.Helper()
 	keySet, err := filepath.Abs("testdata/keys.json")
-	must(t, err)
+	must.Do(t, err)
 	return &identity.Config{
 		Order: []identity.EvidenceKind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
 		Issuers: []identity.Issuer{
@@ -101,7 +102,7 @@ func TestClaimsByDefault(t *testing.T) {
 // TestKeySetsAreRelativeToTheRuleFile, unless their path is absolute.
 func TestKeySetsAreRelativeToTheRuleFile(t *testing.T) {
 	beside, err := filepath.Abs("rules/keys/a.json")
-	must(t, err)
+	must.Do(t, err)
 	for place, want := range map[string]string{
 		"file:keys/a.json": beside, "file:../rules/keys/a.json": beside, "file:/etc/keys.json": "/etc/keys.json",
 		"file:///etc/keys.json": "/etc/keys.json", "https://i.example/keys?v=1": "https://i.example/keys?v=1",

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestRulesThatDoNothing: a rule without an effect is reported with its place and what was probably meant, and does not
@@ -181,9 +183,6 @@ rules:
 func loadText(t *testing.T, text string) (load Load, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "shop.yaml")
-	err := os.WriteFile(file, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return NewFiles(FilesConfig{Path: file}).Load(), file
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // shelf is what is published, and what a Files made of it.
@@ -32,10 +34,7 @@ func newShelf(t *testing.T, text string, documents ...Document) *shelf {
 	}}
 	if text != "" {
 		cfg.Path = filepath.Join(t.TempDir(), "rules.yaml")
-		err := os.WriteFile(cfg.Path, []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.Path, []byte(text), 0o600))
 	}
 	s.files = NewFiles(cfg)
 	ctx, stop := context.WithCancel(context.Background())

@@ -5,16 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		err := os.WriteFile(path, []byte(text), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	shop := write("shop.yaml", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestRuntimeRoot reads a folder as the reference server does: all regular files below, with any name.
@@ -39,11 +40,11 @@ func TestRuntimeRootIsALink(t *testing.T) {
 	write(t, domain("v1"), top, "v1", "config", "a.yaml")
 	write(t, domain("v2"), top, "v2", "config", "a.yaml")
 	current := filepath.Join(top, "current")
-	must(t, os.Symlink("v1", current))
+	must.Do(t, os.Symlink("v1", current))
 	f := follow(t, FilesConfig{RuntimeRoot: current, WatchRoot: true})
 	f.untilDomains("v1")
-	must(t, os.Symlink("v2", current+".new"))
-	must(t, os.Rename(current+".new", current))
+	must.Do(t, os.Symlink("v2", current+".new"))
+	must.Do(t, os.Rename(current+".new", current))
 	f.untilDomains("v2")
 }
 

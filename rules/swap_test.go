@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // volume is a ConfigMap as Kubernetes mounts it: files are links into ..data, which is a link to a folder with a date.
@@ -28,16 +30,16 @@ func (v *volume) swap(files map[string]string) {
 	}
 	data := filepath.Join(v.dir, "..data")
 	old, _ := os.Readlink(data)
-	must(v.t, os.Symlink(name, data+"_tmp"))
-	must(v.t, os.Rename(data+"_tmp", data))
+	must.Do(v.t, os.Symlink(name, data+"_tmp"))
+	must.Do(v.t, os.Rename(data+"_tmp", data))
 	for file := range files {
 		link := filepath.Join(v.dir, file)
 		if _, err := os.Lstat(link); err != nil {
-			must(v.t, os.Symlink(filepath.Join("..data", file), link))
+			must.Do(v.t, os.Symlink(filepath.Join("..data", file), link))
 		}
 	}
 	if old != "" {
-		must(v.t, os.RemoveAll(filepath.Join(v.dir, old)))
+		must.Do(v.t, os.RemoveAll(filepath.Join(v.dir, old)))
 	}
 }
 
@@ -130,11 +132,11 @@ func TestASwapIsNoMissingFile(t *testing.T) {
 func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		dir := t.TempDir()
-		must(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
+		must.Do(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
 		f := NewFiles(FilesConfig{Path: filepath.Join(dir, name)})
 		look := func(version string) listing {
-			must(t, os.Symlink(version, filepath.Join(dir, "new")))
-			must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "..data")))
+			must.Do(t, os.Symlink(version, filepath.Join(dir, "new")))
+			must.Do(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "..data")))
 			l, err := f.list()
 			if err == nil {
 				t.Errorf("path %q: there is a file", name)

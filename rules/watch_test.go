@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // bench runs a watch with a clock of its own and events that the test sends.
@@ -90,7 +92,7 @@ func TestPollSeesWhatNobodyTells(t *testing.T) {
 func TestRetryWhileNothingCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		must(t, os.Remove(b.file))
+		must.Do(t, os.Remove(b.file))
 		b.after(31*time.Second, 2, "the file is gone")
 		b.after(10*time.Second, 2, "the file is still gone")
 		write(t, domain("d1"), b.file)

@@ -15,6 +15,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // budgetRules have a limit for each way through a sidecar.
@@ -96,21 +97,12 @@ func TestAServedCallHasABudget(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, b := range budgets {
-		wire, err := proto.Marshal(b.message)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wire := must.Get(proto.Marshal(b.message))(t)
 		received := mem.BufferSlice{mem.SliceBuffer(wire)}
 		decode := func(v any) error { return codec.Unmarshal(received, v) }
 		got := testing.AllocsPerRun(1000, func() {
-			reply, err := doors[b.service](nil, ctx, decode, intercept)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sent, err := codec.Marshal(reply)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must.Get(doors[b.service](nil, ctx, decode, intercept))(t)
+			sent := must.Get(codec.Marshal(reply))(t)
 			sent.Free()
 		})
 		if got > b.most+forgotten {
@@ -126,18 +118,12 @@ func BenchmarkServedCall(b *testing.B) {
 	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" +
 		authService + "/Check"}
 	for _, of := range budgets {
-		wire, err := proto.Marshal(of.message)
-		if err != nil {
-			b.Fatal(err)
-		}
+		wire := must.Get(proto.Marshal(of.message))(b)
 		b.Run(of.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var answer []byte
-				err := conn.Invoke(b.Context(), methods[of.service], &wire, &answer, grpc.ForceCodecV2(rawCodec{}))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, conn.Invoke(b.Context(), methods[of.service], &wire, &answer, grpc.ForceCodecV2(rawCodec{})))
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // explainedRules are soon spent, and give nothing back while a test runs.
@@ -54,10 +56,7 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 			said := s.operate(t, "/v1/explain",
 				fields{"http": fields{"domain": "shop", "method": method, "path": path, "peer": peer,
 					"headers": fields{"x": "y"}, "context": fields{"c": "d"}, "principal": or(user, "stranger")}})
-			got, err := checks.Check(ctx, checkOf(or(user, "stranger"), path, method, peer))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(checks.Check(ctx, checkOf(or(user, "stranger"), path, method, peer)))(t)
 			status := float64(http.StatusOK)
 			if d := got.GetDeniedResponse(); d != nil {
 				status = float64(d.GetStatus().GetCode())
@@ -87,10 +86,7 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 			all = append(all, fields{"entries": []fields{{"key": "plan", "value": plan}}})
 		}
 		said := s.operate(t, "/v1/explain", fields{"rls": fields{"domain": "shop", "descriptors": all}})
-		got, err := limits.ShouldRateLimit(ctx, wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(limits.ShouldRateLimit(ctx, wire))(t)
 		if said["answers"].(fields)["rls"].(fields)["overallCode"] != got.GetOverallCode().String() {
 			t.Fatalf("the rate limit service answers %v, and explain says %v", got, said)
 		}

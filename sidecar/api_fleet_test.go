@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -91,10 +92,7 @@ func TestClientCertificatesHaveRoles(t *testing.T) {
 		cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
 		if c.name != "" {
 			file, private := a.issue(t, c.name, int64(10+i))
-			pair, err := tls.LoadX509KeyPair(file, private)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pair := must.Get(tls.LoadX509KeyPair(file, private))(t)
 			cfg.Certificates = []tls.Certificate{pair}
 		}
 		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: cfg,
@@ -105,16 +103,10 @@ func TestClientCertificatesHaveRoles(t *testing.T) {
 			want               int
 		}{{"GET", "/v1/rules", "", c.view}, {"POST", "/v1/unblock", `{"user":"x"}`, c.operate},
 			{"GET", "/metrics", "", c.at}} {
-			request, err := http.NewRequestWithContext(t.Context(), ask.method, base+ask.path,
-				strings.NewReader(ask.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), ask.method, base+ask.path,
+				strings.NewReader(ask.body)))(t)
 			request.Header.Set("Content-Type", "application/json")
-			answer, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(client.Do(request))(t)
 			answer.Body.Close()
 			if answer.StatusCode != ask.want {
 				t.Errorf("%s %s of %q = %d, want %d", ask.method, ask.path, c.name, answer.StatusCode, ask.want)

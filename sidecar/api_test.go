@@ -15,6 +15,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -30,16 +31,10 @@ func (r *running) call(t testing.TB, method, path string, body any, headers ...s
 	t.Helper()
 	var sent io.Reader = http.NoBody
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(body))(t)
 		sent = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.Addresses().Debug+path, sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+r.Addresses().Debug+path, sent))(t)
 	request.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])

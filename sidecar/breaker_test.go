@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -30,10 +31,7 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 	expectCodes(t, client, "bob", codeOver)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+
 		`",to="open"} 1`)
-	metrics, err := servers.Scrape(s.Addresses().Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := must.Get(servers.Scrape(s.Addresses().Debug))(t)
 	rejected, degraded := metrics.Sum("spillway_breaker_rejected_total"),
 		metrics.Sum("spillway_degraded_decisions_total", `reason="breaker"`)
 	if degraded < 1 || rejected < degraded {

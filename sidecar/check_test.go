@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const checkMethod = "/envoy.service.auth.v3.Authorization/Check"
@@ -45,12 +46,9 @@ func checkDoor(tb testing.TB) *grpc.ClientConn {
 func TestCodecCarriesExtAuthz(t *testing.T) {
 	client := authv3.NewAuthorizationClient(checkDoor(t))
 	for _, path := range []string{"/search", "/" + strings.Repeat("long/", 12<<10)} {
-		answer, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		answer := must.Get(client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Path: path}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		if answer.GetStatus().GetCode() != int32(codes.PermissionDenied) ||
 			answer.GetDeniedResponse().GetStatus().GetCode() != 403 {
 			t.Errorf("answered %v", answer)

@@ -31,6 +31,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const shouldRateLimitMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -115,10 +116,7 @@ func TestCodecCarriesTheDoor(t *testing.T) {
 		return next(ctx, req)
 	}
 	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.ChainUnaryInterceptor(note)))
-	answer, err := client.ShouldRateLimit(t.Context(), typicalRequest("alice"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.ShouldRateLimit(t.Context(), typicalRequest("alice")))(t)
 	if answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT || len(answer.GetStatuses()) != 2 {
 		t.Errorf("answered %v", answer)
 	}
@@ -150,10 +148,7 @@ func TestCodecTakesLargeMessages(t *testing.T) {
 	for len(req.Descriptors) < 5000 {
 		req.Descriptors = append(req.Descriptors, req.Descriptors[1])
 	}
-	answer, err := client.ShouldRateLimit(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.ShouldRateLimit(t.Context(), req))(t)
 	if len(answer.GetStatuses()) != 5000 {
 		t.Errorf("%d statuses for 5000 descriptors", len(answer.GetStatuses()))
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -22,10 +23,7 @@ const greeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\
 // greeted connects as a client that makes no call. Its greeting is lost where the connection is refused.
 func greeted(t *testing.T, network, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial(network, address))(t)
 	t.Cleanup(func() { conn.Close() })
 	_, _ = conn.Write([]byte(greeting))
 	return conn
@@ -44,11 +42,8 @@ func openConnections(r *running, want int64) func() error {
 // expectCut waits until the other side has closed a connection.
 func expectCut(t *testing.T, conn net.Conn) {
 	t.Helper()
-	err := conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(io.Discard, conn)
+	must.Do(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, err := io.Copy(io.Discard, conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("a connection beyond the bound is still open")
 	}
@@ -121,10 +116,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 // slow connects to a port over HTTP and begins a request.
 func slow(t *testing.T, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
 	_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n"))
 	return conn
@@ -137,15 +129,9 @@ func TestHeadersHaveBounds(t *testing.T) {
 	client := browser()
 	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431,
 		a.Debug + "/stats": 200} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil))(t)
 		request.Header.Set("X-Long", strings.Repeat("a", 20<<10))
-		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(client.Do(request))(t)
 		answer.Body.Close()
 		if answer.StatusCode != want {
 			t.Errorf("%s with a header of 20 KiB = %d, want %d", url, answer.StatusCode, want)
@@ -157,10 +143,7 @@ func TestHeadersHaveBounds(t *testing.T) {
 func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	r := begin(t, twoPerYear)
 	expectCodes(t, dial(t, r.Addresses().GRPC), "alice", codeOK)
-	silent, err := net.Dial("tcp", r.Addresses().GRPC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Dial("tcp", r.Addresses().GRPC))(t)
 	defer silent.Close()
 	servers.Await(t, "both connections", openConnections(r, 2))
 	r.halt(t)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,10 +29,7 @@ func unixDial(path string) []grpc.DialOption {
 func post(t *testing.T, address, body string) int {
 	t.Helper()
 	client := browser()
-	answer, err := client.Post("http://"+address+"/json", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Post("http://"+address+"/json", "application/json", strings.NewReader(body)))(t)
 	answer.Body.Close()
 	return answer.StatusCode
 }
@@ -102,11 +100,8 @@ func expectHealth(t *testing.T, watch grpc.ServerStreamingClient[healthv1.Health
 
 func TestAWatcherOfHealthDoesNotHoldUpTheEnd(t *testing.T) {
 	s := begin(t, twoPerYear)
-	watch, err := healthv1.NewHealthClient(dial(t, s.Addresses().GRPC)).Watch(t.Context(),
-		&healthv1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must.Get(healthv1.NewHealthClient(dial(t, s.Addresses().GRPC)).Watch(t.Context(),
+		&healthv1.HealthCheckRequest{}))(t)
 	expectHealth(t, watch, healthv1.HealthCheckResponse_SERVING)
 	s.stop()
 	expectHealth(t, watch, healthv1.HealthCheckResponse_NOT_SERVING)

@@ -17,6 +17,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,10 +29,7 @@ func manyUsers(t *testing.T) []byte {
 		entries := []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: strconv.Itoa(i)}}
 		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{Entries: entries})
 	}
-	wire, err := proto.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire := must.Get(proto.Marshal(request))(t)
 	size := len(wire)
 	return append([]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}, wire...)
 }
@@ -53,10 +51,7 @@ func call(t *testing.T, conn net.Conn, message []byte, ends bool) {
 	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
 	_ = f.WriteData(1, ends, message)
-	_, err := conn.Write(out.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(out.Bytes()))(t)
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the connection is closed
 }
 

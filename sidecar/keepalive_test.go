@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // connect starts the gRPC server of a sidecar with this environment, and a client of it that pings like that,
@@ -25,31 +26,25 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	s := &Sidecar{cfg: fromEnv(t, environ...)}
 	s.reports.log, s.reports.telemetry = slog.New(slog.DiscardHandler), telemetry.New(telemetry.Config{})
 	s.serving.streams, s.serving.endStream = context.WithCancel(context.Background())
-	server, err := s.newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(s.newServer())(t)
 	wire := bufconn.Listen(64 << 10)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		_ = server.Serve(wire) // ends with Stop
 	}()
-	conn, err := grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn := must.Get(grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithKeepaliveParams(ping),
 		grpc.WithIdleTimeout(0), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			return wire.Dial()
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})))(t)
 	t.Cleanup(func() {
 		conn.Close()
 		s.serving.endStream()
 		server.Stop()
 		<-stopped
 	})
-	_, err = healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+	_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatalf("the first call: %v", err)
 	}

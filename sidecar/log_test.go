@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -17,19 +18,10 @@ import (
 func put(t *testing.T, address, level string) (int, string) {
 	t.Helper()
 	client := browser()
-	r, err := http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level)))(t)
+	answer := must.Get(client.Do(r))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(body)
 }
 
@@ -93,19 +85,13 @@ func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+servers.FreeAddr(t)) // not the machine's collector
 	s := begin(t, twoPerYear, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
 	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body)))(t)
 	r.Header.Set("b3", "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1")
 	client := browser()
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Do(r))(t)
 	answer.Body.Close()
 	servers.Await(t, "the decision in the log", func() error { return s.logs("msg=decision door=json") })
-	err = s.logs("trace_id=0af7651916cd43dd8448eb211c80319c")
+	err := s.logs("trace_id=0af7651916cd43dd8448eb211c80319c")
 	if err != nil {
 		t.Error(err)
 	}
@@ -138,10 +124,7 @@ func TestClientsWriteNoLinesIntoTheLog(t *testing.T) {
 	s := beginWith(t, store, twoPerYear, "LOG_FORMAT=json", "LOG_LEVEL=trace", "LOG_DECISIONS=all")
 	for _, value := range hostile {
 		store.do(func() { panic(errors.New("while counting " + value)) })
-		body, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(value))(t)
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user",`+
 			`"value":%s}]}]}`, body))
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%s,"descriptors":[{"entries":[{"key":%[1]s,"value":%[1]s}`+

@@ -23,6 +23,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -156,10 +157,7 @@ func (r *running) awaitLog(t testing.TB, text string) {
 
 func write(t testing.TB, file, text string) {
 	t.Helper()
-	err := os.WriteFile(file, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // dial connects to an address until the test ends.
@@ -168,10 +166,7 @@ func dial(t testing.TB, address string, options ...grpc.DialOption) *grpc.Client
 	if len(options) == 0 {
 		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient("passthrough:///"+address, options...))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/redis/peers"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -40,14 +41,8 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 		}
 	})
 	var question peers.MissingRecords
-	err := json.Unmarshal([]byte(body), &question)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := keys.Show(question.Hidden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &question))
+	text := must.Get(keys.Show(question.Hidden))(t)
 	if strings.Contains(body, "alice") || strings.Contains(string(question.Hidden), "alice") {
 		t.Errorf("the name is in the open: %s", body)
 	}

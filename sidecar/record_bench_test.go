@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/store/memory"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // toNowhere makes a sidecar with a store of a test record, once recordTo has given it where to.
@@ -31,23 +32,14 @@ func served(t testing.TB, s *Sidecar, service string, message proto.Message) fun
 	doors := registered{}
 	s.register(doors)
 	intercept, codec := s.intercept(), door.NewCodec()
-	wire, err := proto.Marshal(message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire := must.Get(proto.Marshal(message))(t)
 	received := mem.BufferSlice{mem.SliceBuffer(wire)}
 	decode := func(v any) error { return codec.Unmarshal(received, v) }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	t.Cleanup(cancel)
 	return func() {
-		reply, err := doors[service](nil, ctx, decode, intercept)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sent, err := codec.Marshal(reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(doors[service](nil, ctx, decode, intercept))(t)
+		sent := must.Get(codec.Marshal(reply))(t)
 		sent.Free()
 	}
 }
@@ -101,8 +93,6 @@ func BenchmarkRecordedCall(b *testing.B) {
 // processorTime returns the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

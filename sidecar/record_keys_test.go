@@ -6,6 +6,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -26,20 +27,14 @@ func TestKeysOfTheRateLimitService(t *testing.T) {
 		"  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
 	client := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC))
 	for range 3 {
-		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
+		must.Get(client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
 			Descriptors: []*commonv3.RateLimitDescriptor{
 				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
 				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
-			}})
-		if err != nil {
-			t.Fatal(err)
-		}
+			}}))(t)
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	key := "key:" + journal.KeyOf(secretKey)
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
 	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -53,10 +54,7 @@ type copied struct {
 // and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.reports.log, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.reports.log, func(string) {}))(t)
 	servers := redis.New(redis.Config{Servers: at})
 	defer servers.Close()
 	servers.Ready(t.Context())
@@ -136,7 +134,7 @@ func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]
 	t.Helper()
 	all := map[string]string{":path": path}
 	maps.Copy(all, headers)
-	answer, err := authv3.NewAuthorizationClient(conn).Check(t.Context(),
+	answer := must.Get(authv3.NewAuthorizationClient(conn).Check(t.Context(),
 		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 			Source: &authv3.AttributeContext_Peer{
 				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
@@ -144,10 +142,7 @@ func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 				Method: "GET", Path: path, Headers: all}},
 			ContextExtensions: map[string]string{"domain": "shop"},
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}}))(t)
 	return answer.GetStatus().GetCode() == 0
 }
 
@@ -162,10 +157,7 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	}
 	check(t, conn, "/", map[string]string{"x-api-key": secretKey})
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1,
 		"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
 	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2,
@@ -266,10 +258,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	wantSums(t, "requests", got.requests(""), want)
 	refused := int64(0)
 	for key, n := range want {
@@ -296,10 +285,7 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	wantSums(t, "requests", got.requests(""), want)
 }
 
@@ -343,17 +329,14 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 // hit asks for a tenant and a model, with hits that are given.
 func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
 	t.Helper()
-	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+	must.Get(ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 		Domain: "llm",
 		Descriptors: []*commonv3.RateLimitDescriptor{{
 			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"},
 				{Key: "model", Value: model}},
 			HitsAddend: wrapperspb.UInt64(hits),
 		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 // TestCostsThatAreReportedLater count once, as what they are, and make no further request.
@@ -375,10 +358,7 @@ rules:
 	}
 	hit(t, conn, "plain", 2)
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	requests, costs := map[string]int64{}, map[string]int64{}
 	for _, r := range got.usage.Identities {
 		requests[r.Rule] += r.Requests

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // allServers is where the stores are that an environment asks for.
@@ -21,10 +22,7 @@ func allServers(t *testing.T, environ ...string) []redis.Servers {
 	cfg := fromEnv(t, environ...)
 	var all []redis.Servers
 	for _, r := range cfg.Redises() {
-		s, err := r.Servers(cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.Servers(cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {}))(t)
 		all = append(all, s)
 	}
 	return all
@@ -110,12 +108,9 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_URL=a:1", "REDIS_AUTH_FILE="+file)
 	var log bytes.Buffer
 	var hidden []string
-	s, err := cfg.Redises()[0].Servers(cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) {
+	s := must.Get(cfg.Redises()[0].Servers(cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) {
 		hidden = append(hidden, secret)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	expect := func(when, want string) {
 		t.Helper()
 		if got := plainly(s.Credentials); got != want {
@@ -127,9 +122,7 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	expect("changed", "app:second")
 	write(t, file, "\n")
 	expect("empty", "app:second")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 	expect("gone", "app:second")
 	if !strings.Contains(log.String(), "REDIS_AUTH_FILE: open "+file) || strings.Contains(log.String(), "second") {
 		t.Errorf("the log names not the file alone:\n%s", log.String())

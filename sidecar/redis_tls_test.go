@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -29,10 +30,7 @@ func TestRedisCertificatesAreReadAgain(t *testing.T) {
 	servers.Await(t, "the sidecar to lose Redis", func() error { return readyz(t, s, "ok (degraded: redis: ") })
 	newOurs, newOursKey := after.issue(t, "sidecar", 5)
 	for from, to := range map[string]string{after.file: before.file, newOurs: ours, newOursKey: oursKey} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(from))(t)
 		write(t, to, string(text))
 	}
 	servers.Await(t, "the sidecar to reach Redis with its new certificate", func() error {

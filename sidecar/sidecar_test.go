@@ -18,6 +18,7 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -89,13 +90,10 @@ func reflectServices(t *testing.T, conn *grpc.ClientConn) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx))(t)
 	stream.Send(&reflectionv1.ServerReflectionRequest{
 		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
-	_, err = stream.Recv()
+	_, err := stream.Recv()
 	return status.Code(err)
 }
 
@@ -214,15 +212,12 @@ func TestAPanicIsCountedAndAnswered(t *testing.T) {
 }
 
 func TestAPortThatIsTakenIsAnError(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT="+port)
 	cfg.Output = new(logBuffer)
-	_, err = New(cfg)
+	_, err := New(cfg)
 	if err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
 		t.Errorf("New on a port that is taken = %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -18,11 +19,8 @@ func askTwo(t *testing.T, s *running, users ...string) *ratelimitv3.RateLimitRes
 		request.Descriptors = append(request.Descriptors,
 			&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}})
 	}
-	answer, err := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC)).ShouldRateLimit(t.Context(),
-		request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC)).ShouldRateLimit(t.Context(),
+		request))(t)
 	return answer
 }
 

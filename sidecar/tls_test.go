@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -40,11 +41,7 @@ func newAuthority(t *testing.T) *authority {
 	}
 	der, key := a.sign(t, template)
 	a.key = key
-	var err error
-	a.cert, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	a.file = filepath.Join(a.dir, "ca.crt")
 	writePEM(t, a.file, "CERTIFICATE", der)
 	return a
@@ -53,18 +50,12 @@ func newAuthority(t *testing.T) *authority {
 // sign makes a key and a certificate for it, signed by itself if it is the first.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer))(t)
 	return der, key
 }
 
@@ -77,10 +68,7 @@ func (a *authority) issue(t *testing.T, name string, serial int64) (cert, key st
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, private := a.sign(t, template)
-	bytes, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 	writePEM(t, cert, "CERTIFICATE", der)
 	writePEM(t, key, "PRIVATE KEY", bytes)
@@ -89,10 +77,7 @@ func (a *authority) issue(t *testing.T, name string, serial int64) (cert, key st
 
 func writePEM(t *testing.T, file, kind string, der []byte) {
 	t.Helper()
-	err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
 // client is how to connect to the server called `server`, with a certificate if cert is given.
@@ -102,10 +87,7 @@ func (a *authority) client(t *testing.T, cert, key string) grpc.DialOption {
 	pool.AddCert(a.cert)
 	cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return grpc.WithTransportCredentials(credentials.NewTLS(cfg))
@@ -173,19 +155,13 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 func TestCertificatesThatCouldNotBeReadAreTriedAgain(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)
-	good, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile(cert))(t)
 	s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
 	changed := time.Now().Add(time.Hour)
 	replace := func(text []byte) {
 		next := cert + ".next"
 		write(t, next, string(text))
-		err := errors.Join(os.Chtimes(next, changed, changed), os.Rename(next, cert))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Chtimes(next, changed, changed), os.Rename(next, cert)))
 	}
 	replace(make([]byte, len(good)))
 	servers.Await(t, "the broken certificate", func() error {

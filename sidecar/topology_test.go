@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -22,10 +23,7 @@ func expectShared(t *testing.T, environ ...string) {
 	servers.Await(t, "readiness", func() error { return readyz(t, one, "ok\n") })
 	one.halt(t)
 	other.halt(t)
-	got, err := readRecord(t, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, one))(t)
 	wantSums(t, "recorded requests", got.requests(""), map[string]int64{"user:alice allowed": 2,
 		"user:alice refused": 1})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // watched is how many allocations an observer makes for an admitted request with these headers, with what begins it.
@@ -26,11 +27,8 @@ func watched(t *testing.T, begin func(context.Context) context.Context, o engine
 
 func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 	s := begin(t, twoPerYear)
-	tracer, err := s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext",
-		"b3"}, Log: s.reports.log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext",
+		"b3"}, Log: s.reports.log}))(t)
 	defer tracer.Close(t.Context())
 	got := watched(t, tracer.Decide, telemetry.Watch(nil), "traceparent",
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
@@ -60,10 +58,7 @@ func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 // silent takes connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		var open []net.Conn

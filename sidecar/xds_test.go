@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -268,15 +269,9 @@ func TestPublishedRulesBesideXDS(t *testing.T) {
 	defer client.Close()
 	for _, domain := range []string{"own", "edge"} {
 		text := strings.Replace(twoPerYear, "domain: shop", "domain: "+domain, 1)
-		document, err := json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1,
-			Hash: rules.HashText(text), Text: text})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1,
+			Hash: rules.HashText(text), Text: text}))(t)
+		must.Do(t, client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err())
 	}
 	s.Reload()
 	s.awaitLimit(t, "own", 2)
@@ -290,14 +285,8 @@ func TestXDSOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "envoy-gateway", 2)
 	options := func() grpc.ServerOption {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool, err := reread.Authorities(a.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+		pool := must.Get(reread.Authorities(a.file))(t)
 		return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
 			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}))
 	}
@@ -345,10 +334,7 @@ func TestAHugeResponse(t *testing.T) {
 
 // TestAServerThatSpeaksSomethingElse hangs up or sends noise; the sidecar serves.
 func TestAServerThatSpeaksSomethingElse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

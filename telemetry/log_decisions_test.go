@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // decided runs a log of decisions over some of them, and returns what it wrote.
@@ -23,10 +24,7 @@ func decided(t *testing.T, cfg DecisionLogConfig, all ...Summary) (lines []strin
 			l.Write(s)
 		}
 	}
-	err := l.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	for line := range strings.Lines(out.String()) {
 		_, line, _ = strings.Cut(line, "level=INFO ")
 		lines = append(lines, strings.TrimSuffix(line, "\n"))

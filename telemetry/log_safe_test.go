@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // nasty are values that a client may send to break a log.
@@ -90,10 +92,7 @@ func TestWhatAClientSendsAddsNoKeysToALine(t *testing.T) {
 	var out bytes.Buffer
 	NewLogger(LogConfig{Out: &out, JSON: true}).Info("event", "value", nasty["a second line"])
 	var line map[string]any
-	err := json.Unmarshal(out.Bytes(), &line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &line))
 	if line["@message"] != "event" || line["value"] != nasty["a second line"] || len(line) != 4 {
 		t.Errorf("the line became %v", line)
 	}
@@ -104,10 +103,7 @@ func TestValuesAreCut(t *testing.T) {
 	long := strings.Repeat("é", 1000)
 	NewLogger(LogConfig{Out: &out, JSON: true}).Info(long, "value", long, "error", long, "short", "é")
 	var line map[string]string
-	err := json.Unmarshal(out.Bytes(), &line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &line))
 	for key, most := range map[string]int{"@message": maxMessage, "value": maxValue, "error": wider["error"]} {
 		got := line[key]
 		if len(got) > most || len(got) < most-4 || !strings.HasSuffix(got, "é…") {

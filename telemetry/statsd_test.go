@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/denials"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // receiver is a statsd server: what it got comes line by line.
@@ -32,10 +33,7 @@ func receiver(t *testing.T, network string) (address string, lines <-chan string
 		}
 	}
 	if network == "udp" {
-		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { conn.Close() })
 		go func() {
 			packet := make([]byte, 64<<10)
@@ -52,10 +50,7 @@ func receiver(t *testing.T, network string) (address string, lines <-chan string
 		}()
 		return conn.LocalAddr().String(), got
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -214,10 +209,7 @@ func TestResponseTimesAreAFairSample(t *testing.T) {
 }
 
 func TestADeadStatsdCostsDroppedStatisticsAndOneErrorForEachFlush(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.Close() // no server listens there now
 	var errors int
 	m := New(Config{})
@@ -234,10 +226,7 @@ func TestADeadStatsdCostsDroppedStatisticsAndOneErrorForEachFlush(t *testing.T) 
 }
 
 func TestAStatsdThatComesBackIsUsedAgain(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	m := New(Config{})
 	s := m.Statsd(StatsdConfig{Address: l.Addr().String(), Every: 20 * time.Millisecond})

@@ -26,6 +26,7 @@ import (
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/denials"
 	"github.com/spillway-mesh/spillway/store/memory"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // scrape returns the lines of /metrics that are not comments.
@@ -153,10 +154,7 @@ func TestTextHasTheServicesCountersAndNotTheRuntimes(t *testing.T) {
 	m := New(Config{})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 3})
 	var b strings.Builder
-	err := m.Text(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Text(&b))
 	if want := `ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 3` +
 		"\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("the text lacks %q:\n%s", want, b.String())
@@ -228,10 +226,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m.Measure(func() any { return store.RedisStats{Servers: []store.ServerStats{{Name: "a"}}} })
 	m.Measure(func() any { return journal.Stats{} })
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.registry.Gather())(t)
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
 			for _, label := range metric.GetLabel() {
@@ -244,10 +239,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 }
 
 func TestEveryMetricIsInTheReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
 	m := New(Config{})
 	s := idle(m, StatsdConfig{Address: "127.0.0.1:1"})
 	defer s.Close(t.Context())

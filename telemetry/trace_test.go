@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -41,10 +42,7 @@ func newTraced(t *testing.T, cfg TraceConfig) traced {
 	if cfg.Propagators == nil {
 		cfg.Propagators = []string{"tracecontext", "b3"}
 	}
-	tracer, err := New(Config{}).Tracer(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(New(Config{}).Tracer(cfg))(t)
 	t.Cleanup(func() { tracer.Close(context.Background()) })
 	return traced{tracer, out, log}
 }
@@ -52,10 +50,7 @@ func newTraced(t *testing.T, cfg TraceConfig) traced {
 // ended are the spans so far, the first to end first.
 func (r traced) ended(t *testing.T) tracetest.SpanStubs {
 	t.Helper()
-	err := r.provider.ForceFlush(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.provider.ForceFlush(t.Context()))
 	return r.out.GetSpans()
 }
 
@@ -232,11 +227,8 @@ func (s stuck) Shutdown(context.Context) error { return nil }
 func TestSpansThatNobodyTakesAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, Queue: 10,
-			exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tracer := must.Get(m.Tracer(TraceConfig{Rate: 1, Queue: 10,
+			exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)}))(t)
 		for range 1000 {
 			// a span that waited would never return: the bubble would be dead
 			trace.SpanFromContext(tracer.Decide(t.Context())).End()
@@ -260,17 +252,11 @@ func TestAFailedExportIsLoggedOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")},
-			Log: NewLogger(LogConfig{Out: &log})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tracer := must.Get(m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")},
+			Log: NewLogger(LogConfig{Out: &log})}))(t)
 		for range 5 {
 			trace.SpanFromContext(tracer.Decide(t.Context())).End()
-			err := tracer.provider.ForceFlush(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tracer.provider.ForceFlush(t.Context()))
 		}
 		tracer.Close(t.Context())
 		if got := strings.Count(log.String(), "spans could not be sent"); got != 1 ||

@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestRulesWhoseNamesChangeDoNotFillTheMemory: what never counted goes with its rules, what counted stays.
@@ -48,10 +49,7 @@ func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
 	tel.forgetUnused(&ruleCounters{limits: map[*descriptors.Effect]limitCounters{{}: {rule: now}}})
 	now.over.Inc()
 	var out strings.Builder
-	err := tel.Text(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tel.Text(&out))
 	if !strings.Contains(out.String(), `spillway_over_admitted_total{domain="shop",rule="per-user"} 1`) {
 		t.Errorf("the over-admission is not counted:\n%s", out.String())
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // probed starts a server that answers /readyz, and returns the environment of a health check that asks it.
@@ -46,10 +48,7 @@ func TestHealthcheckTellsWhatIsDegraded(t *testing.T) {
 }
 
 func TestHealthcheckOfWhatIsNotReady(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	gone := portOf(l.Addr().String())
 	l.Close()
 	for want, environ := range map[string][]string{
@@ -84,10 +83,7 @@ func TestHealthcheckOfALiveSidecar(t *testing.T) {
 }
 
 func TestHealthcheckDoesNotWaitForever(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() // it takes connections and answers nothing
 	code, _, errs := program([]string{"PORT=" + portOf(l.Addr().String())}, "healthcheck")
 	if code != 1 || !strings.Contains(errs, "Timeout") {

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // tokenOf is one who is known by a secret.
@@ -36,15 +37,9 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 		"/v1/erasures": false, "/v1/erasures/{erasure}": false, "/v1/caches": true, "/v1/record": true,
 	}
 	secret, d := "limited", migrated(t)
-	text, err := json.Marshal(apiOf(t, d).Operations().Document())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(apiOf(t, d).Operations().Document()))(t)
 	var document struct{ Paths map[string]map[string]any }
-	err = json.Unmarshal(text, &document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &document))
 	server := serving(t, d, tokenOf(httpapi.Administer, "ann", secret, "shop", "shop-test"))
 	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{id}", "x", "{version}", "1",
 		"{erasure}", "1")
@@ -75,10 +70,7 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 
 // TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
 func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
-	text, err := json.Marshal((&API{}).Operations().Document())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal((&API{}).Operations().Document()))(t)
 	var document struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct {
@@ -87,10 +79,7 @@ func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
 			}
 		}
 	}
-	err = json.Unmarshal(text, &document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &document))
 	for i := range questions.All {
 		q := &questions.All[i]
 		needed, all := "", map[string]bool{}
@@ -162,21 +151,12 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 // askedAs sends a request with a token.
 func askedAs(t *testing.T, server *httptest.Server, token, method, path, body string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(request))(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(text)
 }
 

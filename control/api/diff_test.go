@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -36,10 +37,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 	const path = "/v1/domains/shop/diff?from=1&to=2"
 	api.comparing <- struct{}{} // one runs
 	ctx, hangUp := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil))(t)
 	gone := make(chan error, 1)
 	go func() {
 		_, err := http.DefaultClient.Do(request)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,10 +32,7 @@ func TestOneLoadAtATime(t *testing.T) {
 	body, to := io.Pipe()
 	first := make(chan int, 1)
 	go func() { first <- load(body) }()
-	_, err := io.WriteString(to, "name\nann\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(to, "name\nann\n"))(t)
 	servers.Await(t, "the first load", func() error {
 		err := api.loads.begin("shop")
 		if err == nil {

@@ -11,25 +11,17 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // asked sends a request with a body of JSON, and returns the status and the text of the answer.
 func asked(t *testing.T, server *httptest.Server, method, path, body string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(request))(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(text)
 }
 
@@ -41,11 +33,8 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 	api := &API{Database: d, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
-	long, err := json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n",
-		database.MaxTextBytes/10)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	long := must.Get(json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n",
+		database.MaxTextBytes/10)}))(t)
 	const shop, late, early = "/v1/domains/shop", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00%2B12:00"
 	limits := func(count int) string {
 		return `"limits": [` + strings.TrimSuffix(strings.Repeat(`{"count": 5, "per": "1m"},`, count), ",") + "]"

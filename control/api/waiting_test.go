@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -65,10 +66,7 @@ func TestASlowLoadHoldsUpNothing(t *testing.T) {
 		answer.Body.Close()
 		loaded <- answer.StatusCode
 	}()
-	_, err := io.WriteString(to, "name,quota_day\n"+strings.Repeat("#", 5000)+",1\nann,5\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(to, "name,quota_day\n"+strings.Repeat("#", 5000)+",1\nann,5\n"))(t)
 	servers.Await(t, "the copy of the first lines", func() error {
 		var n int
 		err := d.Tasks.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
@@ -99,16 +97,10 @@ func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
 	server := serving(t, d)
-	conn, err := d.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.Connect(t.Context()))(t)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), `BEGIN; SELECT FROM users WHERE name = 'ann' FOR UPDATE;
-	  INSERT INTO domains (name, created_by) VALUES ('new', 'test')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), `BEGIN; SELECT FROM users WHERE name = 'ann' FOR UPDATE;
+	  INSERT INTO domains (name, created_by) VALUES ('new', 'test')`))(t)
 	refused := func(method, path string) {
 		got, text := asked(t, server, method, path, `{}`)
 		words := strings.Contains(text, "another change") && !strings.Contains(text, "timeout")
@@ -145,15 +137,9 @@ func TestABlockInterruptsAMerge(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
 	server := serving(t, d)
-	conn, err := d.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.Connect(t.Context()))(t)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), `BEGIN; SELECT FROM users WHERE name = 'zoe' FOR UPDATE`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), `BEGIN; SELECT FROM users WHERE name = 'zoe' FOR UPDATE`))(t)
 	loaded := make(chan int, 1)
 	go func() {
 		answer, err := http.Post(server.URL+"/v1/domains/shop/users:load", "text/csv",
@@ -174,14 +160,11 @@ func TestABlockInterruptsAMerge(t *testing.T) {
 		return err
 	})
 	about := database.Subject{Domain: "shop", Kind: database.KindUser, Name: "ann"}
-	_, err = d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{}, nil)
+	_, err := d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{}, nil)
 	if err != nil {
 		t.Errorf("the block of a user whom a load merges: %v", err)
 	}
-	_, err = conn.Exec(t.Context(), `ROLLBACK`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), `ROLLBACK`))(t)
 	if got := <-loaded; got != http.StatusOK {
 		t.Errorf("the load answers %d, want 200", got)
 	}

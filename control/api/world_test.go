@@ -4,21 +4,16 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // migrated opens a database with the newest schema and the domain shop.
 func migrated(t *testing.T) *database.DB {
 	t.Helper()
-	d, err := database.Open(servers.Database(t).URL, database.PoolSizes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(database.Open(servers.Database(t).URL, database.PoolSizes{}))(t)
 	t.Cleanup(d.Close)
-	_, err = d.Migrate(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(t.Context(), 0))(t)
 	run(t, d, `INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	return d
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // testMoves archives what is old enough, reads it back in each way, and lets it grow old.
@@ -147,9 +149,7 @@ func testDamage(t *testing.T, w *world) {
 	damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })
 	damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
 	swap(t, filepath.Join(w.place.At, all[2].Path), filepath.Join(w.place.At, all[3].Path))
-	if err := os.Remove(filepath.Join(w.place.At, all[4].Path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(w.place.At, all[4].Path)))
 	wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(v Verdict) error {
 		if (v.Problem == "") != (v.Path == all[5].Path) {
 			t.Errorf("%s: %q", v.Path, v.Problem)
@@ -178,10 +178,7 @@ func damage(t *testing.T, path string, f func([]byte) []byte) {
 
 func swap(t *testing.T, a, b string) {
 	t.Helper()
-	err := errors.Join(os.Rename(a, a+".x"), os.Rename(b, a), os.Rename(a+".x", b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Rename(a, a+".x"), os.Rename(b, a), os.Rename(a+".x", b)))
 }
 
 // testRefused is refused, and stays.

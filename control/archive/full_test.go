@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // names is a store that keeps nothing: it notes the names of files.
@@ -38,10 +40,7 @@ func testFull(t *testing.T, w *world) {
 	w.a.store = disk
 	for _, name := range []string{first.asked[0], listPath(first.asked[0])} {
 		half := filepath.Join(w.place.At, filepath.FromSlash(name)+halfEnding)
-		err := errors.Join(os.MkdirAll(filepath.Dir(half), 0o750), os.Symlink("/dev/full", half))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(half), 0o750), os.Symlink("/dev/full", half)))
 		done, err := w.a.Once(context.Background())
 		w.a.count(&done, err)
 		if !errors.Is(err, syscall.ENOSPC) {

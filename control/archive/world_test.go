@@ -19,6 +19,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/spillway-mesh/spillway/control/migrations"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -96,20 +97,11 @@ type world struct {
 func database(t testing.TB, p *servers.Postgres, name string) string {
 	t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(ctx, p.URL))(t)
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "CREATE DATABASE "+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(ctx, "CREATE DATABASE "+name))(t)
 	url := strings.Replace(p.URL, "/postgres?", "/"+name+"?", 1)
-	settings, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := must.Get(pgx.ParseConfig(url))(t)
 	db := stdlib.OpenDB(*settings)
 	defer db.Close()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.Files)
@@ -128,19 +120,12 @@ func newWorld(t testing.TB, p *servers.Postgres, name string, far bool) *world {
 	w := &world{t: t, url: database(t, p, name), place: Place{At: t.TempDir()}}
 	if far {
 		backend := s3mem.New()
-		err := backend.CreateBucket("events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backend.CreateBucket("events"))
 		service := httptest.NewServer(gofakes3.New(backend).Server())
 		t.Cleanup(service.Close)
 		w.place = Place{At: "s3://events/of/spillway", Endpoint: service.URL, AccessKey: "key", SecretKey: "secret"}
 	}
-	var err error
-	w.a, err = setup(w.url, w.place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.a = must.Get(setup(w.url, w.place))(t)
 	t.Cleanup(w.a.Close)
 	return w
 }
@@ -156,10 +141,7 @@ func (w *world) exec(sql string, args ...any) {
 // partition makes the partition of a month, as the copier does.
 func (w *world) partition(month string) {
 	w.t.Helper()
-	first, err := time.Parse(monthLayout, month)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	first := must.Get(time.Parse(monthLayout, month))(w.t)
 	w.exec(fmt.Sprintf(`CREATE TABLE events_%s PARTITION OF events FOR VALUES FROM ('%s 00:00:00+00') TO ('%s
 	  00:00:00+00')`,
 		strings.ReplaceAll(month, "-", "_"), first.Format(dayLayout), first.AddDate(0, 1, 0).Format(dayLayout)))
@@ -183,12 +165,9 @@ func (w *world) fill(month string, days, perDay int, sidecar string) {
 func (w *world) rowsOf(table string) state {
 	w.t.Helper()
 	var s state
-	err := w.a.pool.QueryRow(context.Background(),
+	must.Do(w.t, w.a.pool.QueryRow(context.Background(),
 		`SELECT count(*), coalesce(sum(hashtextextended(e::text, 0)::numeric), 0)::text FROM `+table+` AS
-		  e`).Scan(&s.rows, &s.digest)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+		  e`).Scan(&s.rows, &s.digest))
 	return s
 }
 
@@ -197,31 +176,22 @@ func (w *world) whole() state {
 	w.t.Helper()
 	ctx := context.Background()
 	w.exec(`TRUNCATE events_restored`)
-	_, err := w.a.Restore(ctx, Days{}, func(Progress) {})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.a.Restore(ctx, Days{}, func(Progress) {}))(w.t)
 	return w.rowsOf(`(SELECT * FROM events UNION ALL SELECT * FROM events_restored)`)
 }
 
 // once archives, and may not fail.
 func (w *world) once() Done {
 	w.t.Helper()
-	done, err := w.a.Once(context.Background())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	done := must.Get(w.a.Once(context.Background()))(w.t)
 	return done
 }
 
 // partitions is how many there are.
 func (w *world) partitions() (n int) {
 	w.t.Helper()
-	err := w.a.pool.QueryRow(context.Background(),
-		`SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass`).Scan(&n)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.a.pool.QueryRow(context.Background(),
+		`SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass`).Scan(&n))
 	return n
 }
 

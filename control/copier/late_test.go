@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -21,15 +22,9 @@ func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	month = time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
 	w.now = func() time.Time { return month.AddDate(0, 0, 9) } // so that the month before is less than 28 days past
 	w.drain()
-	store, err := archive.OpenStore(archive.Place{At: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := archive.New(archive.Config{DatabaseURL: w.postgres.URL, Store: store, KeepEvents: time.Nanosecond,
-		KeepArchives: 24 * 365 * time.Hour, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(archive.OpenStore(archive.Place{At: t.TempDir()}))(t)
+	a := must.Get(archive.New(archive.Config{DatabaseURL: w.postgres.URL, Store: store, KeepEvents: time.Nanosecond,
+		KeepArchives: 24 * 365 * time.Hour, Log: slog.New(slog.DiscardHandler)}))(t)
 	defer a.Close()
 	if done, err := a.Once(context.Background()); err != nil || len(done.Partitions) != 1 {
 		t.Fatalf("archived %v: %v", done.Partitions, err)
@@ -37,6 +32,7 @@ func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	// ten days late, or of a clock that is ten days behind
 	w.send("events", eventsOf("slow", 1, month.Add(-time.Hour), 1))
 	w.send("events", eventsOf("good", 1, w.now(), 5))
+	var err error
 	for range 5 {
 		_, err = w.round(context.Background(), w.conn)
 	}
@@ -63,9 +59,7 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	}
 	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: u.Marshal()})
 	ctx := context.Background()
-	if err := w.nameAll(ctx, w.conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.nameAll(ctx, w.conn))
 	const merge = `INSERT INTO profiles AS u (domain, name, quota_hour, updated_by) SELECT 'api', name, 5, 'x' FROM
 	  unnest($1::text[]) AS l (name) ORDER BY name
 	  ON CONFLICT (domain, kind, name) DO UPDATE SET quota_hour = excluded.quota_hour` // as mergeLines does it, in two steps

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -17,10 +18,7 @@ import (
 func spent(t *testing.T, processes []int) (all []time.Duration) {
 	t.Helper()
 	for _, pid := range processes {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
 		user, _ := strconv.Atoi(fields[11])
 		system, _ := strconv.Atoi(fields[12])

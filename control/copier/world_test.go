@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // child copies until all streams are empty, and dies at the n-th time that the step is done.
 func child() {
 	step := os.Getenv("COPIER_DIES_AT")
-	left := must(strconv.Atoi(os.Getenv("COPIER_DIES_TIME")))
+	left := must.Value(strconv.Atoi(os.Getenv("COPIER_DIES_TIME")))
 	r := copierOf(os.Getenv("COPIER_DATABASE"), os.Getenv("COPIER_REDIS"))
 	r.passed = func(done string) {
 		if done != step {
@@ -89,25 +90,15 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) migrate() {
 	w.Helper()
-	db := stdlib.OpenDB(*must(pgx.ParseConfig(w.postgres.URL)))
+	db := stdlib.OpenDB(*must.Value(pgx.ParseConfig(w.postgres.URL)))
 	defer db.Close()
-	provider := must(goose.NewProvider(goose.DialectPostgres, db, migrations.Files))
-	must(provider.Up(context.Background()))
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
+	provider := must.Value(goose.NewProvider(goose.DialectPostgres, db, migrations.Files))
+	must.Value(provider.Up(context.Background()))
 }
 
 func (w *world) connect() *pgx.Conn {
 	w.Helper()
-	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
-	if err != nil {
-		w.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), w.postgres.URL))(w)
 	w.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -122,11 +113,7 @@ func (w *world) send(stream string, e journal.Entry) {
 func (w *world) drain() {
 	w.Helper()
 	for more := true; more; {
-		var err error
-		more, err = w.round(context.Background(), w.conn)
-		if err != nil {
-			w.Fatal(err)
-		}
+		more = must.Get(w.round(context.Background(), w.conn))(w)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/control/database/questions"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -72,15 +73,9 @@ func fillRecord(t *testing.T, n int) (*DB, *pgx.Conn) {
 	} else {
 		server = servers.Database(t)
 	}
-	d, err := Open(server.URL, PoolSizes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Open(server.URL, PoolSizes{}))(t)
 	t.Cleanup(d.Close)
-	_, err = d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(ctx, 0))(t)
 	for month := time.Now().UTC().AddDate(0, 0,
 		-75); month.Before(time.Now().AddDate(0, 1, 0)); month = month.AddDate(0, 0, 28) {
 		first := time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -101,14 +96,10 @@ func fillRecord(t *testing.T, n int) (*DB, *pgx.Conn) {
 		}
 	}
 	for at := 0; at < n; at += 1_000_000 {
-		if _, err := conn.Exec(ctx, generateEvents, n, at, min(at+1_000_000, n)-1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Exec(ctx, generateEvents, n, at, min(at+1_000_000, n)-1))(t)
 	}
 	t.Logf("%d events made in %v", n, time.Since(began).Round(time.Millisecond))
-	if _, err := conn.Exec(ctx, "VACUUM ANALYZE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(ctx, "VACUUM ANALYZE"))(t)
 	return d, conn
 }
 
@@ -120,14 +111,8 @@ func TestQuotasAreListedByLength(t *testing.T) {
 	args := pgx.NamedArgs{"domain": "shop", "user": "u7", "identity": "user:u7",
 		"hour": midnight.Add(-50 * time.Minute), "day": midnight, "month": midnight}
 	i := slices.IndexFunc(questions.All, func(q questions.Question) bool { return q.Name == "quota" })
-	rows, err := conn.Query(context.Background(), questions.All[i].SQL, args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToMap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(conn.Query(context.Background(), questions.All[i].SQL, args))(t)
+	found := must.Get(pgx.CollectRows(rows, pgx.RowToMap))(t)
 	var got []any
 	for _, row := range found {
 		got = append(got, row["per"])
@@ -141,10 +126,7 @@ func TestQuotasAreListedByLength(t *testing.T) {
 func unhurried(t testing.TB, server *servers.Postgres) *pgx.Conn {
 	t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(ctx, server.URL))(t)
 	t.Cleanup(func() { conn.Close(ctx) })
 	return conn
 }
@@ -174,15 +156,9 @@ func TestQuestionsAreServedByTheirIndexes(t *testing.T) {
 	ctx, n := context.Background(), events()
 	d, conn := fillRecord(t, n)
 	showSizes(t, d)
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(conn.Begin(ctx))(t)
 	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL enable_seqscan = %v", full))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(ctx, fmt.Sprintf("SET LOCAL enable_seqscan = %v", full)))(t)
 	parents := parentsOf(t, tx)
 	now := time.Now().UTC()
 	for i := range questions.All {
@@ -193,7 +169,7 @@ func TestQuestionsAreServedByTheirIndexes(t *testing.T) {
 				24 * time.Hour), "month": now.AddDate(0, 0, -30).Truncate(time.Hour)}
 		began := time.Now()
 		var text string
-		err = tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+q.SQL, args).Scan(&text)
+		err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+q.SQL, args).Scan(&text)
 		if err != nil {
 			t.Fatalf("%s: %v", q.Name, err)
 		}
@@ -240,12 +216,9 @@ func large(table string) bool {
 // parentsOf is the index of the whole table, by the name of the index of a month.
 func parentsOf(t *testing.T, q Querier) map[string]string {
 	t.Helper()
-	rows, err := Many[struct{ Child, Parent string }](context.Background(), q, `SELECT c.relname AS child,
+	rows := must.Get(Many[struct{ Child, Parent string }](context.Background(), q, `SELECT c.relname AS child,
 	  p.relname AS parent FROM pg_inherits i
-	  JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind = 'i' JOIN pg_class p ON p.oid = i.inhparent`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	  JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind = 'i' JOIN pg_class p ON p.oid = i.inhparent`))(t)
 	all := map[string]string{}
 	for _, row := range rows {
 		all[row.Child] = row.Parent
@@ -256,16 +229,13 @@ func parentsOf(t *testing.T, q Querier) map[string]string {
 // showSizes logs what a million events take.
 func showSizes(t *testing.T, d *DB) {
 	t.Helper()
-	rows, err := Many[struct {
+	rows := must.Get(Many[struct {
 		Name  string
 		Bytes int64
 	}](context.Background(), d.changes, `SELECT coalesce(p.relname, c.relname) AS name,
 	  sum(pg_relation_size(c.oid))::bigint AS bytes FROM pg_class c
 	  LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
-	  WHERE c.relkind IN ('r', 'i') AND c.relname LIKE 'events\_2%' GROUP BY 1 ORDER BY 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	  WHERE c.relkind IN ('r', 'i') AND c.relname LIKE 'events\_2%' GROUP BY 1 ORDER BY 1`))(t)
 	for _, row := range rows {
 		t.Logf("%-16s %7.1f MB, %5.1f bytes for each event", row.Name, float64(row.Bytes)/1e6,
 			float64(row.Bytes)/float64(events()))

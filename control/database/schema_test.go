@@ -11,16 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/control/migrations"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // open makes an empty database.
 func open(t *testing.T) *DB {
 	t.Helper()
-	d, err := Open(servers.Database(t).URL, PoolSizes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Open(servers.Database(t).URL, PoolSizes{}))(t)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -86,16 +84,10 @@ var filled = []string{
 // versionsOf are the versions of the schema.
 func versionsOf(t *testing.T) (all []int64) {
 	t.Helper()
-	entries, err := migrations.Files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(migrations.Files.ReadDir("."))(t)
 	for _, e := range entries {
 		number, _, _ := strings.Cut(e.Name(), "_")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.ParseInt(number, 10, 64))(t)
 		all = append(all, n)
 	}
 	return all
@@ -105,10 +97,7 @@ func versionsOf(t *testing.T) (all []int64) {
 // it, and the change log has all that has to be in Redis.
 func TestMigrationsFromEveryVersion(t *testing.T) {
 	ctx := context.Background()
-	newest, err := schemaVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	newest := must.Get(schemaVersion())(t)
 	for _, from := range versionsOf(t) {
 		d := open(t)
 		at, err := d.Migrate(ctx, from)
@@ -159,10 +148,7 @@ func TestTheDatabaseChecks(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(ctx, 0))(t)
 	for _, sql := range filling[1] {
 		run(t, d, sql)
 	}
@@ -205,24 +191,15 @@ func TestTheDatabaseChecks(t *testing.T) {
 // TestEveryForeignKeyHasAnIndex reads the catalogue: an index has to begin with the columns of each foreign key.
 func TestEveryForeignKeyHasAnIndex(t *testing.T) {
 	ctx, d := context.Background(), open(t)
-	_, err := d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(ctx, 0))(t)
 	const bare = `SELECT c.conrelid::regclass::text || ' ' || c.conname FROM pg_constraint c WHERE c.contype = 'f'
 	  AND NOT EXISTS (
 	  SELECT 1 FROM pg_index i WHERE i.indrelid = c.conrelid AND i.indpred IS NULL
 	  AND (i.indkey::int2[])[0:array_length(c.conkey, 1) - 1] @> c.conkey)`
 	names := func() []string {
 		t.Helper()
-		rows, err := d.changes.Query(ctx, bare)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(d.changes.Query(ctx, bare))(t)
+		all := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		return all
 	}
 	if found := names(); len(found) > 0 {
@@ -238,16 +215,10 @@ func TestEveryForeignKeyHasAnIndex(t *testing.T) {
 // that is filled takes minutes.
 func TestMigrationsHaveTimeToSpare(t *testing.T) {
 	ctx, d := context.Background(), open(t)
-	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(ctx, d.unhurried()))(t)
 	defer conn.Close(ctx)
 	for name, where := range map[string]Querier{"0": conn, "10s": d.changes} {
-		rows, err := where.Query(ctx, "SHOW statement_timeout")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(where.Query(ctx, "SHOW statement_timeout"))(t)
 		got, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
 		if err != nil || got != name {
 			t.Errorf("a statement has %s, want %s: %v", got, name, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestRefusingOutcomesAreTheEngines compares the words of outcomes that did not pass with the engine's. What shadow
@@ -45,14 +46,8 @@ func TestDaysAndMonthsWhereClocksChangeAtMidnight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now, err := time.Parse(time.RFC3339, one.now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := d.UserUsage(ctx, "shop", "ann", "user:ann", now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(time.Parse(time.RFC3339, one.now))(t)
+		u := must.Get(d.UserUsage(ctx, "shop", "ann", "user:ann", now))(t)
 		got := []string{utc(u.Today.From), utc(u.Today.To), utc(u.Month.From)}
 		if want := []string{one.day, one.next, one.month}; !slices.Equal(got, want) {
 			t.Errorf("%s at %s: today, tomorrow and this month begin at %v, want %v", one.zone, one.now, got, want)

@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // migrated opens a database with the newest schema and the domain shop.
 func migrated(t *testing.T) *DB {
 	t.Helper()
 	d := open(t)
-	_, err := d.Migrate(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(t.Context(), 0))(t)
 	run(t, d, `INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	return d
 }

@@ -11,16 +11,14 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // open makes an empty database.
 func open(t *testing.T) *database.DB {
 	t.Helper()
-	d, err := database.Open(servers.Database(t).URL, database.PoolSizes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(database.Open(servers.Database(t).URL, database.PoolSizes{}))(t)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -37,10 +35,7 @@ func run(t *testing.T, d *database.DB, sql string) {
 // must let pass.
 func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 	ctx, d := context.Background(), open(t)
-	_, err := d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(ctx, 0))(t)
 	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before)
 	  VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
 	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
@@ -148,10 +143,7 @@ func TestWhatMentionsAPerson(t *testing.T) {
 func TestAnErasureMayTakeLong(t *testing.T) {
 	t.Parallel()
 	d, ctx := open(t), t.Context()
-	_, err := d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Migrate(ctx, 0))(t)
 	run(t, d, `INSERT INTO identity_hours (at, domain, identity, samples, latencies)
 	  VALUES (date_trunc('hour', now(), 'UTC'), 'shop', 'user:ann', 1, '{1}')`)
 	run(t, d, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -163,7 +155,7 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
 	x := &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}
-	_, err = d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
+	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
 	if err == nil {
 		err = x.Run(ctx, nil)
 	}

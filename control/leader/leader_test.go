@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -81,15 +82,9 @@ func TestAChangeDuringTheFirstRunIsNotMissed(t *testing.T) {
 		return nil
 	}})
 	<-inside
-	conn, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(connect(t.Context()))(t)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), `NOTIFY spillway`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), `NOTIFY spillway`))(t)
 	close(leave)
 	<-runs
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -45,17 +46,10 @@ func newCapacity(t testing.TB) *capacity {
 		c.users, c.events, c.usage = 100_000, 2_000_000, 1_000_000
 		settings = []string{"shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=30min"}
 	}
-	var err error
 	c.postgres = servers.StartPostgres(t, settings...)
-	c.DB, err = database.Open(c.postgres.URL, database.PoolSizes{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.DB = must.Get(database.Open(c.postgres.URL, database.PoolSizes{}))(t)
 	t.Cleanup(c.Close)
-	_, err = c.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Migrate(ctx, 0))(t)
 	c.conn = c.unhurried()
 	c.client = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{c.redis.Addr}}})
 	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: keys.NewNames("", nil),
@@ -67,10 +61,7 @@ func newCapacity(t testing.TB) *capacity {
 // unhurried is a connection whose statements may take long.
 func (c *capacity) unhurried() *pgx.Conn {
 	c.Helper()
-	conn, err := pgx.Connect(context.Background(), c.postgres.URL)
-	if err != nil {
-		c.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), c.postgres.URL))(c)
 	c.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }

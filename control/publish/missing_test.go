@@ -11,20 +11,15 @@ import (
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis/peers"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // question is the body of a message that asks for records.
 func question(t testing.TB, keys keys.Names, all ...peers.MissingRecord) []byte {
 	t.Helper()
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(peers.MissingRecords{Hidden: keys.Hide(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(all))(t)
+	body := must.Get(json.Marshal(peers.MissingRecords{Hidden: keys.Hide(text)}))(t)
 	return body
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // fake is a connection from an address that a test chooses.
@@ -61,10 +63,7 @@ func (r *rig) connect(t *testing.T, from string) (client net.Conn, server *Conn)
 	t.Helper()
 	one, other := net.Pipe()
 	r.in <- &fake{other, &net.TCPAddr{IP: net.ParseIP(from), Port: 1}}
-	conn, err := r.at.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(r.at.Accept())(t)
 	t.Cleanup(func() { one.Close(); conn.Close() })
 	return one, conn.(*Conn)
 }
@@ -383,10 +382,7 @@ func TestAddressesOfOnePeer(t *testing.T) {
 		"192.0.2.1:5": "192.0.2.1/32", "[::ffff:192.0.2.1]:5": "192.0.2.1/32",
 		"[2001:db8::1:2]:5": "2001:db8::/64", "[fe80::1%eth0]:5": "fe80::/64",
 	} {
-		tcp, err := net.ResolveTCPAddr("tcp", text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tcp := must.Get(net.ResolveTCPAddr("tcp", text))(t)
 		if got := address(tcp).String(); got != want {
 			t.Errorf("%s is %s, want %s", text, got, want)
 		}

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func message(number protowire.Number, body []byte) []byte {
@@ -146,10 +148,7 @@ func TestProblemsAreJSON(t *testing.T) {
 
 func TestLabelsAreFieldsOfAStruct(t *testing.T) {
 	var got structpb.Struct
-	err := proto.Unmarshal(AppendLabel(nil, "k\xff", "v\xff\n"), &got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(AppendLabel(nil, "k\xff", "v\xff\n"), &got))
 	if v := got.GetFields()["k\uFFFD"].GetStringValue(); v != "v__" {
 		t.Errorf("read back as %v", &got)
 	}

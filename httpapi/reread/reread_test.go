@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestFilesAreReadAgain changes a file, breaks it, mends it, and takes it away. What was read last stays in use.
@@ -15,24 +17,18 @@ func TestFilesAreReadAgain(t *testing.T) {
 		written := time.Now()
 		write := func(text string) {
 			written = written.Add(time.Minute)
-			err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, written, written))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, written, written)))
 		}
 		write("one")
 		var reports []error
 		wrong := errors.New("it is wrong")
-		f, err := New([]string{path, ""}, func() (string, error) {
+		f := must.Get(New([]string{path, ""}, func() (string, error) {
 			text, err := os.ReadFile(path)
 			if string(text) == "wrong" {
 				err = wrong
 			}
 			return string(text), err
-		}, func(err error) { reports = append(reports, err) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, func(err error) { reports = append(reports, err) }))(t)
 		check := func(want string, count int, last error) {
 			t.Helper()
 			got := f.Current()
@@ -55,9 +51,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		write("four")
 		<-time.After(Every)
 		check("four", 4, nil)
-		if err = os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 		<-time.After(Every)
 		check("four", 5, os.ErrNotExist)
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -71,10 +72,7 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 	for _, m := range []*member{one, other} {
 		servers.Await(t, "the subscription", func() error { return m.missed(1) })
 	}
-	err := one.Send(t.Context(), "hello", "world")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one.Send(t.Context(), "hello", "world"))
 	for _, m := range []*member{one, other} {
 		servers.Await(t, "the news", func() error { return m.has("world") })
 	}

@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // answers is a stream that keeps what the client answers.
@@ -42,10 +43,7 @@ func newDesk(cfg Config) *desk {
 
 func (d *desk) get(t *testing.T, r *discoveryv3.DiscoveryResponse) {
 	t.Helper()
-	err := d.handle(t.Context(), d.stream, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.handle(t.Context(), d.stream, r))
 }
 
 // inUse are the domains that were published last.

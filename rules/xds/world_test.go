@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // parse reads a resource from its JSON.
@@ -33,10 +35,7 @@ func response(t testing.TB, version string, configs ...*configv3.RateLimitConfig
 	t.Helper()
 	r := &discoveryv3.DiscoveryResponse{VersionInfo: version, Nonce: "n" + version, TypeUrl: typeURL}
 	for _, c := range configs {
-		packed, err := anypb.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get(anypb.New(c))(t)
 		r.Resources = append(r.Resources, packed)
 	}
 	return r
@@ -253,10 +252,7 @@ func TestEveryFieldArrives(t *testing.T) {
 }
 
 func FuzzTake(f *testing.F) {
-	packed, err := proto.Marshal(parse(f, gatewayTree))
-	if err != nil {
-		f.Fatal(err)
-	}
+	packed := must.Get(proto.Marshal(parse(f, gatewayTree)))(f)
 	f.Add(packed)
 	f.Add([]byte("\x12\x01a\x1a\x03\x0a\x01k"))
 	s := New(Config{OnPanic: func(fault any) { panic(fault) }})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // fromEnv reads a Config, or fails the test.
@@ -67,10 +69,7 @@ func TestHosts(t *testing.T) {
 	for program, want := range map[string]string{
 		"sidecar": "127.0.0.1", "/bin/ratelimit": "0.0.0.0", "ratelimit": "0.0.0.0", "/ratelimit/sidecar": "127.0.0.1",
 	} {
-		cfg, err := FromEnvironment([]string{"DEBUG_HOST=::1"}, program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(FromEnvironment([]string{"DEBUG_HOST=::1"}, program))(t)
 		if cfg.Listen.Host != want || cfg.Listen.GRPCHost != want || cfg.Listen.DebugHost != "::1" {
 			t.Errorf("started as %s it listens on %q, %q and %q, want %q, %[5]q and ::1",
 				program, cfg.Listen.Host, cfg.Listen.GRPCHost, cfg.Listen.DebugHost, want)
@@ -171,14 +170,11 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func TestTheSecretComesFromAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	err := os.WriteFile(file, []byte("s3cret\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	if got := fromEnv(t, "KEY_SECRET_FILE="+file).Store.KeySecret; got != "s3cret" {
 		t.Errorf("the secret is %q, want s3cret", got)
 	}
-	_, err = FromEnvironment([]string{"KEY_SECRET_FILE=" + file, "KEY_SECRET=x"}, "sidecar")
+	_, err := FromEnvironment([]string{"KEY_SECRET_FILE=" + file, "KEY_SECRET=x"}, "sidecar")
 	if err == nil {
 		t.Error("KEY_SECRET and KEY_SECRET_FILE together are taken")
 	}
@@ -195,11 +191,8 @@ func TestAPasswordWithACommaIsNotShown(t *testing.T) {
 }
 
 func TestShownValuesAreThoseThatWereSet(t *testing.T) {
-	cfg, err := FromEnvironment([]string{"TRACING_ENABLED=false", "GRPC_UDS=/tmp/s", "GRPC_UDS_MODE=0660",
-		"EXTRA_TAGS=b:c,a:b"}, "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(FromEnvironment([]string{"TRACING_ENABLED=false", "GRPC_UDS=/tmp/s", "GRPC_UDS_MODE=0660",
+		"EXTRA_TAGS=b:c,a:b"}, "sidecar"))(t)
 	want := map[string]string{"TRACING_ENABLED": "false", "GRPC_UDS_MODE": "0660", "EXTRA_TAGS": "a:b,b:c"}
 	for _, one := range cfg.Shown() {
 		if value, asked := want[one.Name]; asked && one.Value != value {
@@ -210,10 +203,7 @@ func TestShownValuesAreThoseThatWereSet(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("%v are not shown", want)
 	}
-	unset, err := FromEnvironment(nil, "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unset := must.Get(FromEnvironment(nil, "sidecar"))(t)
 	for _, one := range unset.Shown() {
 		if one.Name == "TRACING_ENABLED" && one.Value != "" {
 			t.Errorf("a variable that is not set is shown as %q", one.Value)

@@ -5,14 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestProblemsWithTwoStores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "empty")
-	err := os.WriteFile(file, []byte("\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("\n"), 0o600))
 	const both = "REDIS_PERSECOND=true REDIS_URL=a:1 REDIS_PERSECOND_URL="
 	for environ, want := range map[string]string{
 		"REDIS_PERSECOND=true REDIS_URL=a:1": `REDIS_PERSECOND_URL: "" is not a Redis, which REDIS_PERSECOND needs`,

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // targetOf reads where a store is.
@@ -185,10 +187,7 @@ func TestTargetsShowNoSecret(t *testing.T) {
 		{"cluster", "rediss://:hunter2@a:1,b:2", "cluster at rediss://a:1,b:2/0"},
 		{"ring", "a:1,b:2", "ring at redis://a:1,b:2/0"},
 	} {
-		to, err := targetOf(Redis{Type: c.kind, URL: c.url})
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(targetOf(Redis{Type: c.kind, URL: c.url}))(t)
 		if got := to.String(); got != c.want {
 			t.Errorf("in the log %s is %q, want %q", c.url, got, c.want)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -56,10 +57,7 @@ func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
-	err = os.WriteFile(file, []byte(line+"\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(line+"\n"), 0o600))
 	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL,
 		"REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
 	for _, made := range []struct{ method, path, body string }{
@@ -75,10 +73,7 @@ func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+secret)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.DefaultClient.Do(r))(t)
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusCreated {
 			t.Fatalf("%s %s answers %s", made.method, made.path, answer.Status)
@@ -114,10 +109,7 @@ func begin(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yaml": rules, "tokens": "operate tester " + token + "\n"} {
-		err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr,
 		"STORE_SILENCE=1s", "STORE_PATIENCE=2s",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -21,22 +22,13 @@ func controlRules(count int) string {
 // call sends a request to the API of a control, and returns the answer.
 func call(t *testing.T, control, method, path string, body any, headers ...string) string {
 	t.Helper()
-	sent, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequest(method, control+path, bytes.NewReader(sent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := must.Get(json.Marshal(body))(t)
+	r := must.Get(http.NewRequest(method, control+path, bytes.NewReader(sent)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close()
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode/100 != 2 {
@@ -50,15 +42,9 @@ func keptToItself(t *testing.T, control string) {
 	t.Helper()
 	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*",
 		"/page/page.css": "text/css", "/page/dom.js": "*/*"} {
-		r, err := http.NewRequest("GET", control+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequest("GET", control+path, http.NoBody))(t)
 		r.Header.Set("Accept", accept)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.DefaultClient.Do(r))(t)
 		answer.Body.Close()
 		policy := answer.Header.Get("Content-Security-Policy")
 		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") ||
@@ -144,9 +130,7 @@ func TestThePageOfTheControl(t *testing.T) {
 	})
 	t.Run("keys", func(t *testing.T) {
 		var made struct{ Prefix, Secret string }
-		if err := json.Unmarshal([]byte(key), &made); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(key), &made))
 		w.tab.Await(t, inside("key-list", made.Prefix))
 		w.click(t, "[data-revoke='zoe-1']")
 		w.tab.Await(t, inside("confirm-what", "zoe"))

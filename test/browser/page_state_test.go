@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -84,10 +85,7 @@ func TestPageWeighsLittle(t *testing.T) {
 	total := 0
 	for _, e := range w.browser.Events("Network.dataReceived") {
 		var got struct{ DataLength int }
-		err := json.Unmarshal(e.Params, &got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Params, &got))
 		total += got.DataLength
 	}
 	if total < 10<<10 || total > most {

@@ -17,6 +17,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -43,10 +44,7 @@ type world struct {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	err := os.WriteFile(path, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -69,10 +67,7 @@ func watch(t *testing.T, s *servers.Sidecar) *world {
 // dial connects to the rate limit service of a sidecar.
 func dial(t *testing.T, address string) ratelimitv3.RateLimitServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	return ratelimitv3.NewRateLimitServiceClient(conn)
 }
@@ -82,13 +77,10 @@ func (w *world) ask(t *testing.T, user string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	answer, err := w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
+	answer := must.Get(w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
 		Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}},
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}}))(t)
 	return answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 }
 
@@ -147,10 +139,7 @@ func (w *world) own(t *testing.T) {
 	requests := w.browser.Events("Network.requestWillBeSent")
 	for _, e := range requests {
 		var sent struct{ Request struct{ URL string } }
-		err := json.Unmarshal(e.Params, &sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Params, &sent))
 		at, err := url.Parse(sent.Request.URL)
 		if err != nil || at.Scheme != "data" && at.Host != w.Debug {
 			t.Errorf("the page asks for %s", sent.Request.URL)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 	"github.com/spillway-mesh/spillway/whatif/replay"
 )
@@ -25,40 +26,25 @@ func report(t *testing.T) (path string, r *replay.Report) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		err := os.WriteFile(path, []byte(text), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	var log strings.Builder
 	for i := range 120 {
-		user, err := json.Marshal([]string{"alice", "bob", evil}[i%3])
-		if err != nil {
-			t.Fatal(err)
-		}
+		user := must.Get(json.Marshal([]string{"alice", "bob", evil}[i%3]))(t)
 		fmt.Fprintf(&log, `{"start_time":"2026-03-01T00:%02d:%02dZ","method":"GET","path":"/",`+
 			`"x_forwarded_for":"192.0.2.7","user":%s}`+"\n", i/60, i%60, user)
 	}
 	log.WriteString("broken " + evil + "\n")
-	r, err := replay.Run(replay.Config{
+	r = must.Get(replay.Run(replay.Config{
 		Logs: []string{write("access.log", log.String())}, Rules: []string{write("before.yaml", before)},
 		Against: []string{write("after.yaml", strings.Replace(before, "2/1m", "1/1m", 1))},
 		Mapping: replay.Mapping{User: "user"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	path = filepath.Join(folder, "report.html")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(path))(t)
 	defer file.Close()
-	err = r.WriteHTML(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.WriteHTML(file))
 	return path, r
 }
 
@@ -112,10 +98,7 @@ func quiet(t *testing.T, browser *servers.Chromium, page string) {
 	t.Helper()
 	for _, e := range browser.Events("Network.requestWillBeSent") {
 		var sent struct{ Request struct{ URL string } }
-		err := json.Unmarshal(e.Params, &sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Params, &sent))
 		if sent.Request.URL != page && !strings.HasPrefix(sent.Request.URL, "data:") {
 			t.Errorf("the page asks for %s", sent.Request.URL)
 		}

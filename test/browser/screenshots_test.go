@@ -19,6 +19,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -84,10 +85,7 @@ func TestScreenshots(t *testing.T) {
 func keep(t *testing.T, name string, picture []byte) {
 	t.Helper()
 	if *screenshots != "" {
-		err := os.WriteFile(filepath.Join(servers.Root(t), *screenshots, name), smaller(t, picture), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(servers.Root(t), *screenshots, name), smaller(t, picture), 0o644))
 	}
 	held, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "pictures", name))
 	if err != nil {
@@ -144,17 +142,11 @@ func crowd(t *testing.T, w *world) {
 // smaller is a picture with at most 256 colours, which is enough for a page and takes a third of the bytes.
 func smaller(t *testing.T, picture []byte) []byte {
 	t.Helper()
-	from, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(png.Decode(bytes.NewReader(picture)))(t)
 	to := image.NewPaletted(from.Bounds(), palette(from))
 	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Src)
 	var out bytes.Buffer
-	err = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to))
 	return out.Bytes()
 }
 

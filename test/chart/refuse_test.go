@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestBadValuesAreRefused: by the schema or by the templates, with the value's name and what is wrong with it.
@@ -77,10 +79,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "values.yaml")
-			err := os.WriteFile(file, []byte(c.values+"\n"), 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(c.values+"\n"), 0o600))
 			out, err := helm(t, "template", releaseName, chartDir(t), "--values", file)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s is answered with %v, want %q\n%.200s", c.values, err, c.says, out)

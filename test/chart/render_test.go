@@ -18,6 +18,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestHelmLints(t *testing.T) {
@@ -256,15 +258,9 @@ func TestAWorkloadNamesItsRules(t *testing.T) {
 // TestAlertsPassPromtool hands Prometheus' own checker what the operator would.
 func TestAlertsPassPromtool(t *testing.T) {
 	rule := one[*monitoring.PrometheusRule](t, render(t, "--set", "prometheusRule.enabled=true"))
-	text, err := yaml.Marshal(rule.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(yaml.Marshal(rule.Spec))(t)
 	file := filepath.Join(t.TempDir(), "alerts.yaml")
-	err = os.WriteFile(file, text, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text, 0o600))
 	out, err := exec.Command("promtool", "check", "rules", file).CombinedOutput()
 	if err != nil || len(rule.Spec.Groups[0].Rules) < 10 {
 		t.Errorf("promtool on %d rules: %v\n%s", len(rule.Spec.Groups[0].Rules), err, out)

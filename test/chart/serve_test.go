@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -77,10 +78,7 @@ func (m mounted) path(name string) string {
 
 func content(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
@@ -139,15 +137,9 @@ func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 			t.Fatalf("the rules have problems:\n%s", load.Text())
 		}
 		s := servers.StartSidecar(t, machine(t, m.environment(c))...)
-		answer, err := http.Get("http://" + s.Debug + "/rlconfig")
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Get("http://" + s.Debug + "/rlconfig"))(t)
 		defer answer.Body.Close()
-		page, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(io.ReadAll(answer.Body))(t)
 		files, err := filepath.Glob(m.path(root + "/rules/*"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no rules are mounted: %v", err)
@@ -176,10 +168,7 @@ func TestARenderingLimitsRequests(t *testing.T) {
 		`{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
 	var statuses []int
 	for i := range 6 {
-		answer, err := http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask)))(t)
 		answer.Body.Close()
 		statuses = append(statuses, answer.StatusCode)
 	}

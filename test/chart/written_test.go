@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -26,10 +27,7 @@ func keep(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join(chartDir(t), name)
 	if *update {
-		err := os.WriteFile(file, []byte(want), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	if content(t, file) != want {
@@ -67,10 +65,7 @@ type value struct{ path, otherwise, about string }
 func values(t *testing.T) []value {
 	t.Helper()
 	var document yaml.Node
-	err := yaml.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.yaml"))), &document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.yaml"))), &document))
 	return describe(t, document.Content[0], "")
 }
 
@@ -96,17 +91,11 @@ func describe(t *testing.T, group *yaml.Node, prefix string) (all []value) {
 func inline(t *testing.T, node *yaml.Node) string {
 	t.Helper()
 	var held any
-	err := node.Decode(&held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, node.Decode(&held))
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, encoder.Encode(held))
 	return strings.TrimSpace(text.String())
 }
 
@@ -132,10 +121,7 @@ func TestWrittenReadme(t *testing.T) {
 // TestSchemaKnowsEveryValue: what the schema describes is in values.yaml, and the other way round; helm adds global.
 func TestSchemaKnowsEveryValue(t *testing.T) {
 	var schema node
-	err := json.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.schema.json"))), &schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.schema.json"))), &schema))
 	described := map[string]bool{}
 	for _, v := range values(t) {
 		described[v.path] = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -91,10 +92,7 @@ func scriptOf(cmd *exec.Cmd) string {
 
 func connect(t testing.TB, p *servers.Postgres) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), p.URL))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -181,10 +179,7 @@ func TestBackupsAreRestored(t *testing.T) {
 		script(t, r.postgres.Script(t, postgresScript, "base", r.base)).Round(time.Millisecond))
 	r.write(more)
 	var point string
-	err := r.db.QueryRow(context.Background(), "SELECT clock_timestamp()::text").Scan(&point)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.db.QueryRow(context.Background(), "SELECT clock_timestamp()::text").Scan(&point))
 	kept := len(r.written)
 	r.must("POST", versions, map[string]any{"text": rulesOf(4), "note": "the mistake"}, "If-Match", `"1"`)
 	r.awaitVersion(2)
@@ -218,10 +213,7 @@ func TestBackupsAreRestored(t *testing.T) {
 func (r *rehearsal) awaitArchive() {
 	r.t.Helper()
 	var now string
-	err := r.db.QueryRow(context.Background(), "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&now)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.db.QueryRow(context.Background(), "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&now))
 	servers.Await(r.t, "WAL in the archive", func() error {
 		r.write(10) // archive_timeout counts from the first change
 		_, err := os.Stat(filepath.Join(r.archived, now))
@@ -325,10 +317,7 @@ func refused(t testing.TB, cmd *exec.Cmd, why string) {
 func TestBackupScriptsRefuse(t *testing.T) {
 	full, missing := t.TempDir(), filepath.Join(t.TempDir(), "missing")
 	for _, name := range []string{"precious", "backup_label"} {
-		err := os.WriteFile(filepath.Join(full, name), []byte("1"), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(full, name), []byte("1"), 0o600))
 	}
 	precious := filepath.Join(full, "precious")
 	for _, one := range []struct{ script, words, why string }{

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -95,10 +96,7 @@ func (b *billing) newKeys() {
 			return err
 		})
 		for range 70 { // more than the quota of an hour, on both
-			code, err := b.check(i, b.keys["authz"])
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			code := must.Get(b.check(i, b.keys["authz"]))(b.t)
 			b.note("authz", code == codes.OK)
 		}
 	}

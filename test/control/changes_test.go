@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -81,10 +82,7 @@ func newChanges(t *testing.T, a amounts) *changes {
 	t.Helper()
 	c := &changes{world: newWorldOn(t, servers.StartPostgres(t), 1, a.count), amounts: a}
 	for _, s := range c.sidecars {
-		conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 		t.Cleanup(func() { conn.Close() })
 		c.conns = append(c.conns, conn)
 	}

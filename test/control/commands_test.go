@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -59,10 +60,7 @@ func (s *shell) says(code int, line string, texts ...string) string {
 func put(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	err := os.WriteFile(path, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -269,16 +267,10 @@ func roundTrip(t *testing.T, s *shell) {
 	}
 	folder := t.TempDir()
 	s.says(0, "rules export --to "+folder)
-	written, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(os.ReadDir(folder))(t)
 	texts := map[string]bool{}
 	for _, e := range written {
-		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(folder, e.Name())))(t)
 		texts[string(text)] = true
 	}
 	files, err := filepath.Glob(filepath.Join(servers.Root(t), examples, "*.yaml"))
@@ -286,10 +278,7 @@ func roundTrip(t *testing.T, s *shell) {
 		t.Fatalf("%d examples: %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		if !texts[string(text)] {
 			t.Errorf("%s does not come back to the byte", file)
 		}
@@ -302,10 +291,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	var lines bytes.Buffer
 	files := map[string]string{}
 	for _, role := range []string{"viewer", "operator", "admin"} {
-		out, err := exec.Command(servers.SpillwayBin(t), "tokens", "create", role, "the-"+role).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.Command(servers.SpillwayBin(t), "tokens", "create", role, "the-"+role).Output())(t)
 		secret, line, _ := strings.Cut(string(out), "\n")
 		files[role] = put(t, "token", secret+"\n")
 		lines.WriteString(line)
@@ -328,10 +314,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.says(0, "audit list --domain api", "the-operator", "the-admin")
 	// A token that is taken out of the file is refused, at once after a signal, which does not end the control.
 	viewer, others, _ := strings.Cut(lines.String(), "\n")
-	err := os.WriteFile(tokens, []byte(others), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(others), 0o600))
 	for range 3 {
 		w.controls[0].Send(t, syscall.SIGHUP)
 	}
@@ -344,10 +327,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.says(0, "rules list", "DOMAIN")
 	s.token = files["viewer"]
 	s.says(6, "rules list", "401")
-	err = os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600))
 	servers.Await(t, "a token for one domain", func() error {
 		text, code := s.run("rules", "list", "--domain", "api")
 		if code != 6 || !strings.Contains(text, "the domains other alone") {

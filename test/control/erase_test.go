@@ -18,6 +18,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -155,10 +156,7 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
 	w.world = &world{t: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
-	db, err := pgx.Connect(ctx, w.postgres.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(ctx, w.postgres.URL))(t)
 	t.Cleanup(func() { _ = db.Close(ctx) })
 	w.db = db
 	w.exec(`SELECT pg_advisory_lock($1)`, copyLock) // so that what is in the streams stays there until it is erased
@@ -335,10 +333,7 @@ func (w *eraseWorld) find(user string) (places []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	tables := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(w.t)
 	for _, word := range words {
 		for _, table := range tables {
 			var n int
@@ -371,7 +366,7 @@ func (w *eraseWorld) findElsewhere(word string) (places []string) {
 			places = append(places, "Redis: "+name)
 		}
 	}
-	err := filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
+	must.Do(w.t, filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -380,9 +375,6 @@ func (w *eraseWorld) findElsewhere(word string) (places []string) {
 			places = append(places, "archive: "+filepath.Base(path))
 		}
 		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 	return places
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -49,12 +50,9 @@ func TestFaultRows(t *testing.T) {
 // do runs a statement in the database.
 func (w *world) do(sql string, args ...any) {
 	w.t.Helper()
-	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), w.postgres.URL))(w.t)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), sql, args...)
+	_, err := conn.Exec(context.Background(), sql, args...)
 	if err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
 	}
@@ -173,10 +171,7 @@ func sessionsKilled(t *testing.T) {
 // throughProxy starts a control that reaches PostgreSQL through a proxy.
 func (w *world) throughProxy() *servers.Proxy {
 	w.t.Helper()
-	u, err := url.Parse(w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(w.postgres.URL))(w.t)
 	proxy := servers.StartProxy(w.t, u.Host)
 	u.Host = proxy.Addr
 	w.controls = append(w.controls,
@@ -277,10 +272,7 @@ var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 // memory is what a control takes, in KiB.
 func (w *world) memory() int64 {
 	w.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.controls[0].Process.Process.Pid))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", w.controls[0].Process.Process.Pid)))(w.t)
 	n, _ := strconv.ParseInt(resident.FindStringSubmatch(string(text))[1], 10, 64)
 	return n
 }

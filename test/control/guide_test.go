@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -75,10 +76,7 @@ func TestGuideOfTheControl(t *testing.T) {
 // inGuide runs the commands of the guide, with the ports of the test.
 func inGuide(t *testing.T, ports map[string]string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", "control.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", "control.md")))(t)
 	_, block, found := strings.Cut(string(page), "<!-- make control -->\n```sh\n")
 	block, _, ended := strings.Cut(block, "\n```")
 	if !found || !ended {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -148,10 +149,7 @@ func TestRolesBoundWhatTokensMayDo(t *testing.T) {
 		secrets[role], lines = secret, append(lines, line)
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
-	err := os.WriteFile(file, []byte("# who may\n"+strings.Join(lines, "\n")+"\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("# who may\n"+strings.Join(lines, "\n")+"\n"), 0o600))
 	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+file)
 	for _, c := range []struct {
 		role, method, path string

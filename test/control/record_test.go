@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -96,12 +97,9 @@ func (w *world) rowsOf(control int, stream string) (int64, error) {
 // query reads one number of the database.
 func (w *world) query(sql string, args ...any) (n int64) {
 	w.t.Helper()
-	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), w.postgres.URL))(w.t)
 	defer conn.Close(context.Background())
-	err = conn.QueryRow(context.Background(), sql, args...).Scan(&n)
+	err := conn.QueryRow(context.Background(), sql, args...).Scan(&n)
 	if err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
 	}

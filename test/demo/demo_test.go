@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -111,10 +112,7 @@ func (d *demo) pids(t *testing.T) []int {
 	t.Helper()
 	var all []int
 	for _, match := range regexp.MustCompile(`(?m)^  (\S+) +pid (\d+)$`).FindAllStringSubmatch(d.Output(), -1) {
-		pid, err := strconv.Atoi(match[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := must.Get(strconv.Atoi(match[2]))(t)
 		all = append(all, pid)
 	}
 	if len(all) != 5 {
@@ -206,11 +204,8 @@ func (d *demo) survives(t *testing.T) {
 
 // noErrors fails when Envoy could not ask: requests that pass for that reason look like any other.
 func (d *demo) noErrors(t *testing.T) {
-	r, err := http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|" +
-		"ext_authz.error|failure_mode_allowed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|" +
+		"ext_authz.error|failure_mode_allowed"))(t)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil || len(text) > 0 {
@@ -234,10 +229,7 @@ func early(t *testing.T) {
 func TestDemoEndsWithItsProcesses(t *testing.T) {
 	d := start(t)
 	pids := d.pids(t)
-	err := syscall.Kill(pids[1], syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pids[1], syscall.SIGKILL))
 	if code := d.Exit(t); code != 1 || !strings.Contains(d.Output(), "demo: upstream ended") {
 		t.Errorf("without its upstream the demo ends with %d, want 1 and why:\n%s", code, d.Output())
 	}
@@ -245,10 +237,7 @@ func TestDemoEndsWithItsProcesses(t *testing.T) {
 }
 
 func TestDemoNamesThePortThatIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	port := portOf(l.Addr().String())
 	d := launch(t, "ENVOY_PORT="+port)
@@ -264,10 +253,7 @@ func onLoopback(t *testing.T, pids []int) {
 		sockets := socketsOf(t, pid)
 		listening := 0
 		for _, family := range []string{"tcp", "tcp6"} {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family)))(t)
 			for line := range strings.Lines(string(text)) {
 				// sl local_address rem_address st … inode: 0A is LISTEN, 0100007F is 127.0.0.1.
 				fields := strings.Fields(line)
@@ -289,10 +275,7 @@ func onLoopback(t *testing.T, pids []int) {
 // socketsOf are the inodes of a process's sockets.
 func socketsOf(t *testing.T, pid int) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)))(t)
 	inodes := map[string]bool{}
 	for _, file := range files {
 		target, err := os.Readlink(file)

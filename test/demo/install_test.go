@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // fresh is a PATH with a shell and make, and none of the programs that the demo needs. apt-get notes what it is asked
@@ -16,23 +18,14 @@ func fresh(t *testing.T) (path, asked string) {
 	asked = filepath.Join(folder, "asked")
 	for _, name := range []string{"bash", "sh", "make", "env", "dirname", "mktemp", "rm", "mkdir", "mv", "chmod", "cat",
 		"git"} {
-		program, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = os.Symlink(program, filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		program := must.Get(exec.LookPath(name))(t)
+		must.Do(t, os.Symlink(program, filepath.Join(folder, name)))
 	}
 	for name, text := range map[string]string{
 		"apt-get": "#!/bin/sh\necho \"$@\" >>" + asked + "\n",
 		"id":      "#!/bin/sh\necho 0\n",
 	} {
-		err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
 	}
 	return folder, asked
 }
@@ -58,10 +51,7 @@ func install(t *testing.T, target string) string {
 }
 
 func TestTheDemoInstallsOnlyWhatItUses(t *testing.T) {
-	text, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../Makefile"))(t)
 	if !strings.Contains(string(text), "\ndemo: demo-tools build ##") {
 		t.Error("the demo needs more than demo-tools and build")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -24,10 +25,7 @@ func (d *demo) operates(t *testing.T) {
 	printed := answers(d.script(t, "operate.sh"))
 	pages := ""
 	for _, name := range []string{"operate.md", "test-rules.md"} {
-		page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", name)))(t)
 		pages += string(page)
 	}
 	shown := 0

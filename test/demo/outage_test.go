@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -30,18 +31,12 @@ func setStage(t *testing.T, docker string) *stage {
 	folder := t.TempDir()
 	s := &stage{bin: filepath.Join(folder, "bin"), calls: filepath.Join(folder, "calls"),
 		off: filepath.Join(folder, "off")}
-	err := os.Mkdir(s.bin, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(s.bin, 0o700))
 	for name, text := range map[string]string{
 		"docker": fmt.Sprintf("printf '%%s\\n' \"$@\" >>%s\noff=%s\n%s", s.calls, s.off, docker),
 		"date":   "echo 0", // no waiting for the next minute
 	} {
-		err = os.WriteFile(filepath.Join(s.bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(s.bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
 	server := httptest.NewServer(s.serve())
 	t.Cleanup(server.Close)
@@ -78,10 +73,7 @@ func (s *stage) serve() http.Handler {
 func (s *stage) outage(t *testing.T) (output string, err error) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "it's a $HOME")
-	err = os.Symlink(filepath.Join(servers.Root(t), "examples", "envoy"), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(filepath.Join(servers.Root(t), "examples", "envoy"), folder))
 	cmd := exec.Command("bash", filepath.Join(folder, "outage.sh"))
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "ENVOY="+s.url, "SIDECARS="+s.url+" "+s.url,
 		"REDIS_OFF=", "REDIS_ON=")

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // alert is one rule of deploy/prometheus/alerts.yaml.
@@ -29,10 +31,7 @@ type alert struct {
 // page returns a file of the tree.
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../..", name)))(t)
 	return string(text)
 }
 
@@ -246,10 +245,7 @@ func TestQueriesParse(t *testing.T) {
 		fmt.Fprintf(&rules, "  # %s\n  - {record: 'query:%d', expr: %s}\n", where, i, text)
 	}
 	folder := t.TempDir()
-	err := os.WriteFile(filepath.Join(folder, "queries.yaml"), []byte(rules.String()), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "queries.yaml"), []byte(rules.String()), 0o644))
 	promtool(t, folder, "check", "rules", "--lint=none", "queries.yaml")
 }
 
@@ -315,10 +311,7 @@ func TestManifestsNameTheImageOfTheChart(t *testing.T) {
 		t.Fatal("Chart.yaml has no appVersion")
 	}
 	image := regexp.MustCompile(`image: ghcr\.io/spillway-mesh/spillway(\S*)`)
-	files, err := filepath.Glob("../../examples/*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../../examples/*/*.yaml"))(t)
 	found := 0
 	for _, file := range files {
 		for _, m := range image.FindAllStringSubmatch(page(t, strings.TrimPrefix(file, "../../")), -1) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -62,14 +63,8 @@ func start(t *testing.T) *server {
 	}
 	cmd := exec.CommandContext(t.Context(), "node", program, "--stdio")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
 	err = cmd.Start()
 	if err != nil {
 		t.Fatalf("start the YAML language server: %v", err)
@@ -106,10 +101,7 @@ func (s *server) greet(t *testing.T) {
 
 func params(t *testing.T, value any) json.RawMessage {
 	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(t)
 	return text
 }
 
@@ -170,10 +162,7 @@ func (s *server) answer(t *testing.T, m message) {
 		s.send(t, message{ID: m.ID, Result: json.RawMessage("null")})
 		return
 	}
-	err := json.Unmarshal(m.Params, &asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(m.Params, &asked))
 	settings := []any{}
 	for _, item := range asked.Items {
 		if item.Section == "yaml" {
@@ -209,10 +198,7 @@ func (s *server) findings(t *testing.T, uri string) []finding {
 			URI      string    `json:"uri"`
 			Findings []finding `json:"diagnostics"`
 		}
-		err := json.Unmarshal(m.Params, &found)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(m.Params, &found))
 		s.found[found.URI] = found.Findings
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -76,25 +77,16 @@ func write(t *testing.T, file, text string) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
 // newWorld prepares networks, names and certificates, and starts Redis.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "gw"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	err = os.Chmod(dir, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	w := &world{dir: dir, policies: filepath.Join(dir, "resources"), config: filepath.Join(dir, "config")}
 	w.connect(t)
 	w.certificates(t)
@@ -258,10 +250,7 @@ func (w *world) apply(t *testing.T, name, text string) {
 		write(t, file, text)
 		return
 	}
-	err := os.Remove(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 }
 
 // secret is the certificate of Envoy, so that it has the authority that the sidecar trusts.

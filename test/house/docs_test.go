@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -53,7 +54,7 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 func files(t *testing.T, ends ...string) []string {
 	t.Helper()
 	var all []string
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -64,10 +65,7 @@ func files(t *testing.T, ends ...string) []string {
 			all = append(all, filepath.ToSlash(path))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -190,10 +188,7 @@ func checkFilter(t *testing.T, b block) {
 	}
 	indented := regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(b.text, "\n"), "          ") + "\n"
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	err := os.WriteFile(file, []byte(strings.Replace(example, before, indented+before, 1)), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.Replace(example, before, indented+before, 1)), 0o600))
 	servers.ValidateEnvoy(t, file)
 	for _, named := range regexp.MustCompile(`cluster_name: ([a-z]+)`).FindAllStringSubmatch(b.text, -1) {
 		if !strings.Contains(example, "\n  - name: "+named[1]+"\n") {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const module = "github.com/spillway-mesh/spillway/"
@@ -179,10 +181,7 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 				"its sentence", s.path, s.room)
 		}
 	}
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("."))(t)
 	for _, e := range entries {
 		_, room := rooms[e.Name()]
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room &&

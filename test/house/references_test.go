@@ -28,6 +28,7 @@ import (
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // update writes the references anew in place of comparing them: make docs.
@@ -38,10 +39,7 @@ var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/r
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
-		err := os.WriteFile(name, []byte(want), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(want), 0o644))
 		return
 	}
 	if got := page(t, name); got != want {
@@ -94,13 +92,10 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { decisions.Close() })
 	call := m.Unary(telemetry.GRPC{Methods: []string{"/s/M"}, Log: slog.New(slog.DiscardHandler)})
-	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"},
+	must.Get(call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"},
 		func(context.Context, any) (any, error) {
 			return "", nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))(t)
 	return m
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestAnswersThroughEnvoy(t *testing.T) {
@@ -116,10 +118,7 @@ func (w *world) grpc(t *testing.T, user string) answer {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+"/package.Service/Method", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+"/package.Service/Method", http.NoBody))(t)
 	r.Header.Set("content-type", "application/grpc")
 	r.Header.Set("te", "trailers")
 	r.Header.Set("x-user", user)
@@ -160,10 +159,7 @@ func between(t *testing.T, a answer, header string, low, high int) {
 // metric fails unless the first of the sidecar's counters whose line starts that way has the value.
 func (w *world) metric(t *testing.T, series string, want float64) {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, "http://"+w.sidecar.Debug+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodGet, "http://"+w.sidecar.Debug+"/metrics", nil))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("read the sidecar's metrics: %v", err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // status is the sidecar's answer about one descriptor over /json.
@@ -30,10 +32,7 @@ func (w *world) peek(t testing.TB, domain string, entries ...string) status {
 	if err != nil {
 		t.Fatalf("write the question: %v", err)
 	}
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json", bytes.NewReader(body)))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("ask the sidecar over /json: %v", err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -91,10 +92,7 @@ func (w *world) throttleGivesBack(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners/left")
 	ctx, stopWaiting := context.WithCancel(t.Context())
 	defer stopWaiting()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.envoy.Addr+"/partners/left", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.envoy.Addr+"/partners/left", nil))(t)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := do(w.client, r)

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // partnerRules are behind the example's /partners: one endpoint for each thing that a rule can do.
@@ -189,10 +191,7 @@ func (w *world) grpcTo(t *testing.T, path string, headers ...string) answer {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+path, http.NoBody))(t)
 	r.Header.Set("content-type", "application/grpc")
 	r.Header.Set("te", "trailers")
 	for i := 0; i+1 < len(headers); i += 2 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -105,10 +106,7 @@ func (a answer) mentions(t testing.TB, text string) {
 // send sends a request with another method through Envoy. Headers come in pairs of name and value.
 func (w *world) send(t testing.TB, method, path string, headers ...string) answer {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+w.envoy.Addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, "http://"+w.envoy.Addr+path, nil))(t)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
@@ -125,10 +123,7 @@ func TestAuthzExampleIsValid(t *testing.T) {
 
 // Envoy accepts services at a cluster that does not exist.
 func TestAuthzExampleNamesItsOwnCluster(t *testing.T) {
-	text, err := os.ReadFile(authzFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(authzFile(t)))(t)
 	all := regexp.MustCompile(`envoy_grpc: \{cluster_name: ([a-z]+)`).FindAllStringSubmatch(string(text), -1)
 	if len(all) != 2 {
 		t.Fatalf("the example names %d clusters for its two services", len(all))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // edgeRules are in place of those of domain api: one request an hour, per endpoint and per client.
@@ -92,10 +94,7 @@ func TestBypassThroughEnvoy(t *testing.T) {
 // raw sends bytes that Go's client would not.
 func (w *world) raw(t *testing.T, target, header string) (*http.Response, string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", w.envoy.Addr, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.DialTimeout("tcp", w.envoy.Addr, time.Minute))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	if header != "" {

@@ -19,6 +19,7 @@ import (
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -185,10 +186,7 @@ func startBypass(t *testing.T, callers int) *bypass {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range bypassRules(callers) {
-		err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := &bypass{Sidecar: servers.StartSidecar(t, "RULES="+dir)}
 	// The sidecar waits for its rules only so long, and a busy machine takes its time with thousands of keys.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // tokenFamilies are about signed tokens.
@@ -124,12 +126,13 @@ func rsaPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaDER()})
 }
 
-func rsaDER() []byte { return must(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)) }
+func rsaDER() []byte { return must.Value(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)) }
 
 func badSignature() []change {
 	unsigned := func(alg string) func(*ask, *caller) {
 		return bearer(func(user string) string {
-			return b64(must(json.Marshal(object{"alg": alg}))) + "." + b64(must(json.Marshal(claimsOf(user)))) + "."
+			header, claims := must.Value(json.Marshal(object{"alg": alg})), must.Value(json.Marshal(claimsOf(user)))
+			return b64(header) + "." + b64(claims) + "."
 		})
 	}
 	stranger := publicJWK("ec", &wrongKey().PublicKey)
@@ -214,11 +217,11 @@ func badShape() []change {
 		})},
 		{"claims are no object", bearer(func(string) string {
 			text := b64([]byte(`{"alg":"ES256","kid":"ec"}`)) + "." + b64([]byte(`[]`))
-			return text + "." + b64(must(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
+			return text + "." + b64(must.Value(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
 		})},
 		{"deep claims", bearer(func(string) string {
 			text := b64([]byte(`{"alg":"ES256","kid":"ec"}`)) + "." + b64([]byte(strings.Repeat("[", 5000)))
-			return text + "." + b64(must(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
+			return text + "." + b64(must.Value(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
 		})},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -67,10 +68,7 @@ func TestExampleIsValid(t *testing.T) {
 
 // Envoy accepts a rate limit service at a cluster that does not exist, and then lets everything through.
 func TestExampleNamesItsOwnCluster(t *testing.T) {
-	text, err := os.ReadFile(exampleFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(exampleFile(t)))(t)
 	named := regexp.MustCompile(`envoy_grpc: \{cluster_name: ([a-z]+)`).FindStringSubmatch(string(text))
 	if named == nil {
 		t.Fatal("the example names no cluster for the rate limit service")

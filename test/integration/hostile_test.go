@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -59,10 +60,7 @@ func TestHeadersWithUnderscoresAreRefused(t *testing.T) {
 func (w *world) hostileValue(t *testing.T) {
 	inside(t, time.Minute)
 	for i := range 11 {
-		conn, err := net.DialTimeout("tcp", w.envoy.Addr, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.DialTimeout("tcp", w.envoy.Addr, time.Minute))(t)
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nhost: x\r\nx-user: a\"\t%%0d%%0ax-evil: 1\xe2\x80\xa8\xff\r\n"+
 			"connection: close\r\n\r\n")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -195,10 +196,7 @@ func TestUnixSocket(t *testing.T) {
 // leaveStale leaves a socket without a listener, as a killed sidecar does.
 func leaveStale(t *testing.T, socket string) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -45,9 +46,7 @@ rules:
 func startRecorded(t testing.TB, redis *servers.Redis, environ ...string) *servers.Sidecar {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(recordRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(recordRules), 0o600))
 	return servers.StartSidecar(t, append([]string{"RULES=" + file, "REDIS_URL=" + redis.Addr}, environ...)...)
 }
 
@@ -56,21 +55,15 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
-	entries, err := client.XRange(context.Background(), keys.NewNames("", nil).Shared(journal.UsageStream),
-		"-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(client.XRange(context.Background(), keys.NewNames("", nil).Shared(journal.UsageStream),
+		"-", "+").Result())(t)
 	sum, last := map[string]int64{}, map[string]int64{}
 	for _, one := range entries {
 		fields := map[string]string{}
 		for name, value := range one.Values {
 			fields[name] = fmt.Sprint(value)
 		}
-		e, err := journal.ParseEntry(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(journal.ParseEntry(fields))(t)
 		if e.Sequence <= last[e.Sidecar] {
 			continue
 		}
@@ -78,10 +71,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 			t.Fatalf("entry %d of %s follows %d", e.Sequence, e.Sidecar, last[e.Sidecar])
 		}
 		last[e.Sidecar] = e.Sequence
-		rows, err := journal.Unmarshal(e.Rows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(journal.Unmarshal(e.Rows))(t)
 		for _, r := range rows.Identities {
 			if r.Rule == "" {
 				sum[e.Sidecar] += r.Requests
@@ -289,10 +279,7 @@ func sendMany(b *testing.B, send func(i int) error) int {
 
 // processorTime returns the processor time that the threads of a process have had.
 func processorTime(b *testing.B, pid int) time.Duration {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	threads := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)))(b)
 	total := time.Duration(0)
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
@@ -300,10 +287,7 @@ func processorTime(b *testing.B, pid int) time.Duration {
 			continue // it has ended
 		}
 		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		ns := must.Get(strconv.ParseInt(first, 10, 64))(b)
 		total += time.Duration(ns)
 	}
 	return total
@@ -311,14 +295,8 @@ func processorTime(b *testing.B, pid int) time.Duration {
 
 // residentMiB returns how much memory a process has.
 func residentMiB(b *testing.B, pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(b)
 	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kib, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		b.Fatal(err)
-	}
+	kib := must.Get(strconv.Atoi(strings.Fields(rest)[0]))(b)
 	return float64(kib) / 1024
 }

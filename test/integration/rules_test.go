@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -36,11 +37,8 @@ func TestOverrideBeyondTenYears(t *testing.T) {
 // askJSON asks a sidecar about one descriptor of the domain shop, over /json, and returns its answer.
 func askJSON(t *testing.T, s *servers.Sidecar, descriptor string) string {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json",
-		strings.NewReader(`{"domain": "shop", "descriptors": [`+descriptor+`]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json",
+		strings.NewReader(`{"domain": "shop", "descriptors": [`+descriptor+`]}`)))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("ask the sidecar over /json: %v", err)
@@ -196,10 +194,7 @@ func configHash(t testing.TB, s *servers.Sidecar) string {
 // debugPage is a page of the debug port.
 func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, "http://"+s.Debug+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodGet, "http://"+s.Debug+path, nil))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil || got.status != http.StatusOK {
 		t.Fatalf("GET %s: %d, %v", path, got.status, err)

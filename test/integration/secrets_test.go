@@ -19,6 +19,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -86,10 +87,7 @@ func TestSecretsStayInside(t *testing.T) {
 // pageOf is what an address answers.
 func pageOf(t *testing.T, addr, path string) string {
 	t.Helper()
-	r, err := http.Get("http://" + addr + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get("http://" + addr + path))(t)
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -127,10 +125,7 @@ func sendSecrets(t *testing.T, s *servers.Sidecar) {
 		t.Fatalf("check: %v", err)
 	}
 	body := fmt.Sprintf(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, next())
-	r, err := http.Post("http://"+s.HTTP+"/json", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Post("http://"+s.HTTP+"/json", "application/json", strings.NewReader(body)))(t)
 	r.Body.Close()
 	if n != len(canaries()) {
 		t.Fatalf("%d secrets were sent, of %d", n, len(canaries()))
@@ -168,8 +163,5 @@ func TestErrorsAtStartTellNoSecrets(t *testing.T) {
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	err := os.WriteFile(name, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -41,33 +42,21 @@ func (p *pki) leaf(t *testing.T, name string) {
 
 func (p *pki) issue(t *testing.T, name string, template *x509.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	if p.parent == nil {
 		p.parent, p.signer = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, p.parent, &key.PublicKey, p.signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, p.parent, &key.PublicKey, p.signer))(t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	p.write(t, name+".crt", "CERTIFICATE", der)
 	p.write(t, name+".key", "PRIVATE KEY", private)
 }
 
 func (p *pki) write(t *testing.T, file, kind string, der []byte) {
 	t.Helper()
-	err := os.WriteFile(p.file(file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p.file(file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
 func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }

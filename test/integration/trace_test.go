@@ -13,6 +13,7 @@ import (
 
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,10 +32,7 @@ const zipkinTracer = `tracing:
 // documented are the tracer and the cluster of the collector, as docs/explain/observability.md shows them.
 func documented(t *testing.T) (tracer, cluster string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "explain", "observability.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "docs", "explain", "observability.md")))(t)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/explain/observability.md has %d blocks of YAML, want a tracer and a cluster", len(blocks))

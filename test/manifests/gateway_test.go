@@ -17,6 +17,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	environment "github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 	"sigs.k8s.io/yaml"
 )
@@ -160,10 +161,7 @@ func add(t *testing.T, in any, path string, value any) {
 
 func number(t *testing.T, text string) int {
 	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(text))(t)
 	return n
 }
 
@@ -196,13 +194,10 @@ func startGateway(t *testing.T, name string) *world {
 		}
 	}
 	endpoint(t, r.spillway)["address"] = w.address(t, env)
-	text, err := json.Marshal(fields{
+	text := must.Get(json.Marshal(fields{
 		"node": fields{"id": "test", "cluster": "test"}, "admin": fields{"address": socket("127.0.0.1", 0)},
 		"static_resources": fields{"listeners": []any{r.listener}, "clusters": r.clusters},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w.envoy = servers.StartEnvoy(t, string(text))
 	return w
 }

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // providers are the extension providers of the mesh, by name.
@@ -16,10 +18,7 @@ type providers map[string]*mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthor
 // providersOf reads them from the values of Istio's chart.
 func providersOf(t *testing.T, text string) providers {
 	t.Helper()
-	config, err := decodeMeshConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(decodeMeshConfig(text))(t)
 	all := providers{}
 	for _, p := range config.ExtensionProviders {
 		all[p.Name] = p.GetEnvoyExtAuthzGrpc()

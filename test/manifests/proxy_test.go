@@ -17,6 +17,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	core "k8s.io/api/core/v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -236,10 +237,7 @@ func (p *proxy) bootstrap(t *testing.T, app string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(strconv.Atoi(port))(t)
 	local := func(port int) fields {
 		return fields{"socket_address": fields{"address": host, "port_value": port}}
 	}
@@ -281,10 +279,7 @@ func TestEnvoyTakesEveryPatch(t *testing.T) {
 			p := assemble(t, documents(t, example(t, name)), providersOf(t, example(t, meshValues)))
 			p.spillway(t)
 			file := filepath.Join(t.TempDir(), "envoy.yaml")
-			err := os.WriteFile(file, []byte(p.bootstrap(t, "127.0.0.1:8080")), 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(p.bootstrap(t, "127.0.0.1:8080")), 0o600))
 			servers.ValidateEnvoy(t, file)
 		})
 	}

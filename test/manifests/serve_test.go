@@ -14,6 +14,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -69,10 +70,7 @@ func (p pod) environment(t *testing.T, rules string) []string {
 // shortDir is a folder whose path leaves room for a socket, which the test's own may not.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "uds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "uds"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -89,10 +87,7 @@ func (w *world) address(t *testing.T, env []string) fields {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(strconv.Atoi(port))(t)
 	return fields{"socket_address": fields{"address": host, "port_value": number}}
 }
 
@@ -129,10 +124,7 @@ func mountRules(t *testing.T, all []document) *mounted {
 	}
 	m.publish(t)
 	for name := range m.files {
-		err := os.Symlink(filepath.Join("..data", name), filepath.Join(m.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join("..data", name), filepath.Join(m.dir, name)))
 	}
 	return m
 }
@@ -239,15 +231,9 @@ func (w *world) wantsQuietSidecar(t *testing.T) {
 			t.Errorf("the sidecar says %s", line)
 		}
 	}
-	got, err := http.Get("http://" + w.sidecar.Debug + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(http.Get("http://" + w.sidecar.Debug + "/metrics"))(t)
 	defer got.Body.Close()
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(got.Body))(t)
 	for _, line := range []string{"ratelimit_service_config_load_success 1\n",
 		"ratelimit_service_config_load_error 0\n"} {
 		if !strings.Contains(string(text), "\n"+line) {

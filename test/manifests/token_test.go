@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // issuer signs tokens, as the issuer does that your RequestAuthentication trusts.
@@ -16,10 +18,7 @@ type issuer struct{ key *ecdsa.PrivateKey }
 
 func newIssuer(t *testing.T) issuer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return issuer{key}
 }
 
@@ -28,10 +27,7 @@ func encoded(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // filter is what Istio makes of a RequestAuthentication: tokens are checked, requests without one pass.
 func (i issuer) filter(t *testing.T) fields {
 	t.Helper()
-	point, err := i.key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	point := must.Get(i.key.PublicKey.Bytes())(t)
 	keys := fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","x":%q,"y":%q}]}`,
 		encoded(point[1:33]), encoded(point[33:]))
 	return fields{"name": "envoy.filters.http.jwt_authn", "typed_config": fields{

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // allowed are the licences that Spillway's dependencies may have.
@@ -17,19 +19,13 @@ var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT
 
 // billed holds the bill to what CycloneDX 1.6 requires, and to the programs.
 func billed(t *testing.T, out string, full bool) {
-	text, err := os.ReadFile(filepath.Join(out, fmt.Sprintf("spillway_%s.cdx.json", version)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(out, fmt.Sprintf("spillway_%s.cdx.json", version))))(t)
 	var list bom
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	err = decoder.Decode(&list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&list))
 	serial := regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	_, err = time.Parse(time.RFC3339, list.Metadata.Timestamp)
+	_, err := time.Parse(time.RFC3339, list.Metadata.Timestamp)
 	if list.Format != "CycloneDX" || list.Spec != "1.6" || list.Version != 1 || !serial.MatchString(list.Serial) ||
 		err != nil {
 		t.Errorf("the head is %s %s %d %s %s", list.Format, list.Spec, list.Version, list.Serial,

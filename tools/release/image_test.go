@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,21 +32,12 @@ import (
 // it.
 func imaged(t *testing.T, out string, full bool) {
 	index := indexOf(t, filepath.Join(out, "image"))
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(index.IndexManifest())(t)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
-		image, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(index.Image(m.Digest))(t)
+		config := must.Get(image.ConfigFile())(t)
 		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture ||
 			m.MediaType != types.OCIManifestSchema1 {
 			t.Errorf("the index says %v of an image that is for %s/%s", m.Platform, config.OS, config.Architecture)
@@ -68,11 +60,8 @@ func imaged(t *testing.T, out string, full bool) {
 // indexOf is the only index of a layout, valid, with the version as its name.
 func indexOf(t *testing.T, folder string) v1.ImageIndex {
 	t.Helper()
-	whole, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = validate.Index(whole)
+	whole := must.Get(layout.ImageIndexFromPath(folder))(t)
+	err := validate.Index(whole)
 	if err != nil {
 		t.Errorf("the layout is not valid: %v", err)
 	}
@@ -83,20 +72,14 @@ func indexOf(t *testing.T, folder string) v1.ImageIndex {
 	if name := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != version {
 		t.Errorf("the image is called %q", name)
 	}
-	index, err := whole.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(whole.ImageIndex(manifest.Manifests[0].Digest))(t)
 	return index
 }
 
 // likeTheDockerfile compares the image's configuration with the last stage of the Dockerfile.
 func likeTheDockerfile(t *testing.T, c v1.Config) {
 	t.Helper()
-	file, err := os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile")))(t)
 	last := string(file[bytes.LastIndex(file, []byte("\nFROM ")):])
 	one := func(expression string) string {
 		found := regexp.MustCompile("(?m)" + expression).FindStringSubmatch(last)
@@ -106,10 +89,7 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 		return found[1]
 	}
 	quote := func(words []string) string {
-		text, err := json.Marshal(words)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(words))(t)
 		return strings.ReplaceAll(string(text), ",", ", ")
 	}
 	var ports []string
@@ -146,29 +126,20 @@ func started(t *testing.T, image v1.Image, c v1.Config) {
 			t.Errorf("%s version prints %q (%v), want %q", name, printed, err, says)
 		}
 	}
-	authorities, err := os.ReadFile(filepath.Join(root, certificates))
-	if err != nil {
-		t.Fatal(err)
-	}
+	authorities := must.Get(os.ReadFile(filepath.Join(root, certificates)))(t)
 	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) ||
 		bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
 		t.Error("authorities are missing in the image")
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	err = os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n"+
-		"    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n"+
+		"    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600))
 	s := servers.StartProgram(t, filepath.Join(root, c.Entrypoint[0]),
 		append(c.Env, "RULES="+rules, "RULES_REQUIRED=true")...)
 	var said []int
 	for range 3 {
 		body := strings.NewReader(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`)
-		answer, err := http.Post("http://"+s.HTTP+"/json", "application/json", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Post("http://"+s.HTTP+"/json", "application/json", body))(t)
 		answer.Body.Close()
 		said = append(said, answer.StatusCode)
 	}
@@ -223,10 +194,7 @@ func place(file, root string, h *tar.Header, from io.Reader) error {
 // packed: the tar holds the layout.
 func packed(t *testing.T, out string) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(out, fmt.Sprintf("spillway_%s_image.tar", version)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(filepath.Join(out, fmt.Sprintf("spillway_%s_image.tar", version))))(t)
 	defer file.Close()
 	_, texts := untar(t, file)
 	for name, text := range contentsOf(t, filepath.Join(out, "image")) {

@@ -10,16 +10,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // benchLog writes a log of n lines, in Istio's JSON or Envoy's text, of some users and many addresses.
 func benchLog(b *testing.B, format string, n int) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "access.log")
-	file, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	file := must.Get(os.Create(path))(b)
 	defer file.Close()
 	random := rand.New(rand.NewPCG(1, 2))
 	paths := []string{"/", "/search?q=shoes", "/login", "/reports/2026", "/v2/search", "/cart/17/items"}

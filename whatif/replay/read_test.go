@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // read reads one line.
 func read(t *testing.T, m Mapping, line string) (*record, error) {
 	t.Helper()
-	l, err := m.layout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(m.layout())(t)
 	r := new(record)
 	return r, r.read(l, line)
 }
@@ -140,12 +139,9 @@ func FuzzJSON(f *testing.F) {
 		if !strings.HasPrefix(line, "{") || strings.Count(line, "{")+strings.Count(line, "[") > maxDepth {
 			return
 		}
-		l, err := (&Mapping{User: "path"}).layout()
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get((&Mapping{User: "path"}).layout())(t)
 		r := &record{values: make([]string, l.slots), ranks: make([]int8, l.slots)}
-		err = readJSON(l, r, line)
+		err := readJSON(l, r, line)
 		if valid := json.Valid([]byte(line)); valid != (err == nil) {
 			t.Fatalf("%q: encoding/json finds it valid: %v, and the reader: %v", line, valid, err)
 		}

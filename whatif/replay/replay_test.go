@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
@@ -21,10 +22,7 @@ import (
 func write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	err := os.WriteFile(path, []byte(text), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -46,10 +44,7 @@ func at(seconds float64, user, address, path string) string {
 func replayed(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	cfg.Mapping.User = "user"
-	r, err := Run(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(cfg))(t)
 	return r
 }
 
@@ -300,12 +295,9 @@ func TestRulesThatDoNotLoadRunNothing(t *testing.T) {
 func TestReportIsPlainData(t *testing.T) {
 	r := replayed(t, Config{Logs: []string{write(t, "a.log", "")}, Rules: []string{write(t, "a.yaml", twoAMinute)},
 		Against: []string{write(t, "a.yaml", twoAMinute)}})
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(r))(t)
 	var back Report
-	err = json.Unmarshal(text, &back)
+	err := json.Unmarshal(text, &back)
 	if err != nil || back.Log.Requests != 0 {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -323,10 +315,7 @@ func TestPageHoldsTextsOfClientsAsText(t *testing.T) {
 	r := replayed(t, Config{Logs: []string{write(t, "a.log",
 		strings.Repeat(at(0, evil, "192.0.2.1", "/"), 5)+evil+"\n")}, Rules: []string{write(t, "a.yaml", twoAMinute)}})
 	var page strings.Builder
-	err := r.WriteHTML(&page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.WriteHTML(&page))
 	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") ||
 		!strings.Contains(page.String(), "&lt;script&gt;alert(1)") {
 		t.Error("a text of a client is part of the page's markup")

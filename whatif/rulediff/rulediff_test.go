@@ -14,16 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // load loads a text.
 func load(t *testing.T, text string) rules.Load {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "r.yaml")
-	err := os.WriteFile(path, []byte(text), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	l := rules.Read(rules.FilesConfig{}, path)
 	if l.Rejected() {
 		t.Fatal(l.Text())
@@ -334,10 +332,7 @@ func TestRatesAreComparedExactly(t *testing.T) {
 // compared compares two sets.
 func compared(t *testing.T, old, new rules.Load) *Diff {
 	t.Helper()
-	d, err := Compare(t.Context(), old, new)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Compare(t.Context(), old, new))(t)
 	return d
 }
 

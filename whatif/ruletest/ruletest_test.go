@@ -11,20 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 // result runs a text as if it were beside the rules in testdata.
 func result(t *testing.T, text string) *Result {
 	t.Helper()
-	f, err := Parse("testdata/test.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Run(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Parse("testdata/test.yaml", []byte(text)))(t)
+	r := must.Get(Run(f))(t)
 	return r
 }
 
@@ -176,17 +171,11 @@ func one(request string) string {
 
 func TestRulesThatDoNotLoad(t *testing.T) {
 	folder := t.TempDir()
-	err := os.WriteFile(folder+"/r.yaml",
+	must.Do(t, os.WriteFile(folder+"/r.yaml",
 		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n"+
-			"  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Parse(folder+"/t.yaml", []byte(one("{ http: { path: / }, want: admitted }")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = Run(f)
+			"  - { name: b, scope: user, limit: 1/0s }\n"), 0o644))
+	f := must.Get(Parse(folder+"/t.yaml", []byte(one("{ http: { path: / }, want: admitted }"))))(t)
+	_, err := Run(f)
 	var unloadable *trial.Unloadable
 	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `unknown key "scop"`) ||
 		!strings.Contains(err.Error(), "r.yaml:4:") {
@@ -228,10 +217,7 @@ func FuzzParse(f *testing.F) {
 
 // TestPageExplainsEveryKey: docs/guides/test-rules.md lists each key of a file of tests.
 func TestPageExplainsEveryKey(t *testing.T) {
-	text, err := os.ReadFile("../../docs/guides/test-rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/guides/test-rules.md"))(t)
 	for _, of := range []any{File{}, Test{}, Request{}, HTTP{}, Want{}} {
 		for _, key := range keysOf(reflect.TypeOf(of)) {
 			if !regexp.MustCompile("(?m)^- [^:]*`" + key + "`[^:]*: ").Match(text) {

@@ -10,44 +10,33 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "r.yaml")
-	err := os.WriteFile(path, []byte(text), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
 // TestClockIsTheCallers: counters, blocks with an end and calendar windows go by the clock that the caller moves, which
 // never goes back.
 func TestClockIsTheCallers(t *testing.T) {
-	tried, err := New(Config{Paths: []string{rulesFile(t, `domain: shop
+	tried := must.Get(New(Config{Paths: []string{rulesFile(t, `domain: shop
 timezone: Europe/Berlin
 rules:
   - { name: monthly, scope: user, limit: { count: 1, per: calendar_month } }
   - { name: gone, match: { users: [mallory] }, action: block, until: 2026-03-01T00:00:00Z }
-`)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+`)}}))(t)
 	defer tried.Close()
 	ask := func(at, user string) engine.Outcome {
 		t.Helper()
-		instant, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		instant := must.Get(time.Parse(time.RFC3339, at))(t)
 		tried.At(instant)
 		var v engine.Verdict
-		err = tried.Decide(&descriptors.Request{Domain: "shop",
-			Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}, &v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tried.Decide(&descriptors.Request{Domain: "shop",
+			Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}, &v))
 		return v.Outcome
 	}
 	for _, step := range []struct {
@@ -73,10 +62,7 @@ rules:
 func TestDomains(t *testing.T) {
 	one := rulesFile(t, "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
 	two := rulesFile(t, "domain: edge\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
-	tried, err := New(Config{Paths: []string{one, two}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tried := must.Get(New(Config{Paths: []string{one, two}}))(t)
 	defer tried.Close()
 	if _, err := tried.Domain(""); err == nil || !strings.Contains(err.Error(), `name one of ["edge" "shop"]`) {
 		t.Errorf("no domain of two: %v", err)
@@ -84,7 +70,7 @@ func TestDomains(t *testing.T) {
 	if name, err := tried.Domain("shop"); name != "shop" || err != nil {
 		t.Errorf("the shop is %q: %v", name, err)
 	}
-	_, err = New(Config{Paths: []string{one, one + "x"}})
+	_, err := New(Config{Paths: []string{one, one + "x"}})
 	var unloadable *Unloadable
 	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &unloadable) {
 		t.Errorf("a file that is not there: %v", err)

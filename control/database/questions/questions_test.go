@@ -4,14 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestThePageListsEveryQuestion holds docs/explain/usage-and-events.md to the questions, their statements and indexes.
 func TestThePageListsEveryQuestion(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/explain/usage-and-events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../../docs/explain/usage-and-events.md"))(t)
 	for i := range All {
 		q := &All[i]
 		if !strings.Contains(string(page), "\n| ["+q.Name+"](../../control/database/questions/"+q.Name+".sql) |") {

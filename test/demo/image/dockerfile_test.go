@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -59,10 +60,7 @@ func (s step) list(t *testing.T) []string {
 // ourDockerfile is the Dockerfile's build stage and its last one.
 func ourDockerfile(t *testing.T) (build, final stage) {
 	t.Helper()
-	stages, err := parseDockerfile(read(t, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stages := must.Get(parseDockerfile(read(t, "Dockerfile")))(t)
 	if len(stages) != 2 || stages[0].name != "build" {
 		t.Fatalf("the Dockerfile has stages %v, want one called build and the image's own", stages)
 	}
@@ -71,10 +69,7 @@ func ourDockerfile(t *testing.T) (build, final stage) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(servers.Root(t), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(servers.Root(t), name)))(t)
 	return string(text)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -130,10 +131,7 @@ func TestFinalStage(t *testing.T) {
 	if got := final.one(t, "HEALTHCHECK").list(t); !slices.Equal(got, []string{"/bin/sidecar", "healthcheck"}) {
 		t.Errorf("the health check is %q", got)
 	}
-	cfg, err := settings.FromEnvironment(nil, "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(settings.FromEnvironment(nil, "sidecar"))(t)
 	want := []string{port(cfg.Listen.Port), port(cfg.Listen.GRPCPort), port(cfg.Listen.DebugPort)}
 	if diff := cmp.Diff(want, strings.Fields(final.one(t, "EXPOSE").args)); diff != "" {
 		t.Errorf("exposed ports (-where the sidecar listens +Dockerfile):\n%s", diff)
@@ -174,10 +172,7 @@ func holds(t *testing.T, root string) {
 			t.Errorf("the image does not COPY %s", copied)
 		}
 	}
-	first, err := os.ReadFile(filepath.Join(root, "bin", "sidecar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(os.ReadFile(filepath.Join(root, "bin", "sidecar")))(t)
 	second, err := os.ReadFile(filepath.Join(root, "bin", "ratelimit"))
 	if err != nil || !bytes.Equal(first, second) {
 		t.Errorf("sidecar and ratelimit are not one program (%v)", err)
@@ -186,10 +181,7 @@ func holds(t *testing.T, root string) {
 
 // static fails when the program needs a loader or a library, neither of which the image has.
 func static(t *testing.T, file string) {
-	program, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(elf.Open(file))(t)
 	defer program.Close()
 	for _, part := range program.Progs {
 		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
@@ -290,10 +282,7 @@ func dropsIn(t *testing.T, root string) {
 func runs(t *testing.T, root string) {
 	env := append(loopback(t), "RULES="+t.TempDir())
 	child := start(t, root, "sidecar", env)
-	err := child.Process.Signal(os.Interrupt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, child.Process.Signal(os.Interrupt))
 	if code := child.Exit(t); code != 0 {
 		t.Errorf("it ends with %d, want 0:\n%s", code, child.Output())
 	}
@@ -348,10 +337,7 @@ func port(n uint16) string { return strconv.Itoa(int(n)) }
 
 func post(t *testing.T, url, body string) int {
 	t.Helper()
-	r, err := http.Post(url, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Post(url, "application/json", strings.NewReader(body)))(t)
 	r.Body.Close()
 	return r.StatusCode
 }

@@ -15,6 +15,7 @@ import (
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -151,10 +152,7 @@ func TestAMillionHostileKeys(t *testing.T) {
 	redis.Kill(t)
 	c.flood(t, 300_000, "path")
 	wantWithin(t, s, "after 300,000 keys without Redis")
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	for _, name := range []string{"spillway_memory_evicted_total", "spillway_denial_cache_drops_total"} {
 		if m.Sum(name) == 0 {
 			t.Errorf("%s is 0 after the flood", name)
@@ -185,10 +183,7 @@ func TestHostileKeysWithoutACgroup(t *testing.T) {
 	redis.Kill(t)
 	c.flood(t, 300_000, "path")
 	wantWithin(t, s, "after 300,000 keys without Redis")
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	if bytes := m.Sum("spillway_memory_bytes"); bytes > limit/5 || m.Sum("spillway_memory_evicted_total") == 0 {
 		t.Errorf("the counters take %d bytes, and %d were evicted; want at most a fifth of %d", bytes,
 			m.Sum("spillway_memory_evicted_total"), limit)

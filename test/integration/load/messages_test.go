@@ -20,6 +20,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -112,10 +113,7 @@ func wantJSONRefused(t *testing.T, s *servers.Sidecar, body string) {
 		t.Fatalf("no decision over /json: %v", err)
 	}
 	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusTooManyRequests || !strings.HasPrefix(string(text), `{"overallCode":"OVER_LIMIT"`) {
 		t.Errorf("/json answers %.60q… with %d %.200s, want 429", body, r.StatusCode, text)
 	}
@@ -123,10 +121,7 @@ func wantJSONRefused(t *testing.T, s *servers.Sidecar, body string) {
 
 func excess(t *testing.T, s *servers.Sidecar) map[string]int64 {
 	t.Helper()
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	return m.By("spillway_excess_requests_total", "reason")
 }
 

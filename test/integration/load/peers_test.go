@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -127,10 +128,7 @@ func (c *caller) expectDecision(t *testing.T) {
 func peersEnv(t *testing.T) []string {
 	t.Helper()
 	folder := t.TempDir()
-	err := os.WriteFile(filepath.Join(folder, "hostile.yaml"), []byte(peersRules), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "hostile.yaml"), []byte(peersRules), 0o600))
 	return []string{"RULES=" + folder}
 }
 
