@@ -131,7 +131,7 @@ func (in *input) refuseUnknown(c *checker, query url.Values) {
 	}
 	for name := range query {
 		if !slices.Contains(known, name) {
-			c.add("query."+name, "is unknown: use %s", strings.Join(append(known, "nothing else"), ", "))
+			c.fail("query."+name, "is unknown: use %s", strings.Join(append(known, "nothing else"), ", "))
 		}
 	}
 }
@@ -153,12 +153,12 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 	}
 	switch {
 	case len(values) == 0 && p.Required:
-		c.add(name, "is missing")
+		c.fail(name, "is missing")
 		return
 	case len(values) == 0:
 		return
 	case len(values) > 1:
-		c.add(name, "is there %d times: give it once", len(values))
+		c.fail(name, "is there %d times: give it once", len(values))
 		return
 	}
 	before := len(c.wrong)
@@ -174,7 +174,7 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 	}
 	err := set(into.FieldByIndex(p.field), fmt.Sprint(value))
 	if err != nil {
-		c.add(name, "%v", err)
+		c.fail(name, "%v", err)
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *checker) decode(name string, text []byte, s *Schema, into any) error {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		c.add(name, "is not what is expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+		c.fail(name, "is not what is expected: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }

@@ -25,18 +25,18 @@ func pass(d time.Duration) { <-time.After(d) }
 
 // redis is a pair of streams that a test can break.
 type redis struct {
-	mu      sync.Mutex // guards all below
-	entries map[string][]Entry
-	away    bool // nothing is written
-	mute    bool // it is written, and the reply is lost
-	errors  int
-	told    []int64
+	mu       sync.Mutex // guards all below
+	entries  map[string][]Entry
+	away     bool // nothing is written
+	lossy    bool // it is written, and the reply is lost
+	errors   int
+	reported []int64
 }
 
-func (r *redis) set(away, mute bool) {
+func (r *redis) set(away, lossy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.away, r.mute = away, mute
+	r.away, r.lossy = away, lossy
 }
 
 func (r *redis) append(stream string, e *Entry) error {
@@ -47,7 +47,7 @@ func (r *redis) append(stream string, e *Entry) error {
 		one.Rows = append([]byte(nil), e.Rows...)
 		r.entries[stream] = append(r.entries[stream], one)
 	}
-	if r.away || r.mute {
+	if r.away || r.lossy {
 		r.errors++
 		return errors.New("no reply")
 	}
@@ -62,7 +62,7 @@ func (r *redis) record(oneIn uint32) *Journal {
 		OnDrop: func(rows int64) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.told = append(r.told, rows)
+			r.reported = append(r.reported, rows)
 		},
 	})
 }
@@ -179,7 +179,7 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestAMillionIdentitiesHaveABound: what has no room is counted as that of others, and told; no request is missing.
+// TestAMillionIdentitiesHaveABound: what has no room is counted as that of others, and reported; no request is missing.
 func TestAMillionIdentitiesHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
@@ -191,10 +191,11 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		}
 		pass(90 * time.Second)
 		server.mu.Lock()
-		told := len(server.told)
+		reported := len(server.reported)
 		server.mu.Unlock()
-		if told != 1 {
-			t.Errorf("it was told %d times that there is no room, want once: nothing was dropped after that", told)
+		if reported != 1 {
+			t.Errorf("it was reported %d times that there is no room, want once: nothing was dropped after that",
+				reported)
 		}
 		server.set(false, false)
 		if lost := r.Close(); lost != 0 {
@@ -212,8 +213,9 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 			t.Errorf("requests of %d keys are counted, and %d dropped, of %d", s.keys, stats.DroppedKeys, n)
 		}
 		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys +
-			stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
-			t.Errorf("%d rows were dropped, %d were told in entries, %v in the log", dropped, s.dropped, server.told)
+			stats.DroppedEvents; dropped != s.dropped || dropped != server.reported[0] {
+			t.Errorf("%d rows were dropped, %d were reported in entries, %v in the log", dropped, s.dropped,
+				server.reported)
 		}
 		if s.events+stats.DroppedEvents != n || stats.EventRows != s.events {
 			t.Errorf("%d events are stored, and %d dropped, of %d", s.events, stats.DroppedEvents, n)

@@ -35,7 +35,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 	t.Cleanup(server.Close)
 	const path = "/v1/domains/shop/diff?from=1&to=2"
 	api.comparing <- struct{}{} // one runs
-	ctx, hangUp := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 		t.Error("a comparison runs beside another one")
 	default:
 	}
-	hangUp()
+	leave()
 	if err := <-gone; err == nil {
 		t.Error("the caller has an answer")
 	}
