@@ -35,11 +35,8 @@ func (c *checker) check(name string, value any, s *Schema) any {
 	if s.Ref != "" {
 		s = c.all.byName[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
 	}
-	if value == nil && s.Type == "" && len(s.AnyOf) == 0 {
-		return nil // it may be anything
-	}
 	if value == nil {
-		c.fail(name, "is null: leave it out")
+		c.null(name, s)
 		return nil
 	}
 	if len(s.AnyOf) > 0 {
@@ -61,6 +58,13 @@ func (c *checker) check(name string, value any, s *Schema) any {
 		c.kind(name, s, "boolean")
 	}
 	return value
+}
+
+// null refuses null where the schema asks for something.
+func (c *checker) null(name string, s *Schema) {
+	if s.Type != "" || len(s.AnyOf) > 0 {
+		c.fail(name, "is null: leave it out")
+	}
 }
 
 // kind reports whether a value of a kind is what the schema asks for.
@@ -131,7 +135,7 @@ func (c *checker) list(name string, items []any, s *Schema) {
 	if !c.kind(name, s, "array") {
 		return
 	}
-	if len(items) < s.MinItems || s.MaxItems > 0 && len(items) > s.MaxItems {
+	if !inSpan(len(items), s.MinItems, s.MaxItems) {
 		c.fail(name, "must have %s items", span(s.MinItems, s.MaxItems))
 		return
 	}
@@ -163,13 +167,13 @@ func (c *checker) text(name, text string, s *Schema) {
 	switch {
 	case n == 0 && s.MinLength > 0:
 		c.fail(name, "is empty: leave it out, or fill it in")
-	case n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength:
+	case !inSpan(n, s.MinLength, s.MaxLength):
 		c.fail(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
 		c.fail(name, "%q must be one of %s", text, strings.Join(s.Enum, ", "))
 	case !utf8.ValidString(text):
 		c.fail(name, "must be UTF-8")
-	case s.Pattern != "" && !matches(s.Pattern, text):
+	case !matches(s.Pattern, text):
 		c.fail(name, "%q must match %s (%s)", text, s.Pattern, strings.TrimSuffix(s.Description, "."))
 	case !formatted(text, s.Format):
 		c.fail(name, "%q must be a %s", text, s.Format)
@@ -219,6 +223,9 @@ func (c *checker) number(name string, text json.Number, s *Schema) any {
 	}
 	return json.Number(strconv.FormatInt(n, 10))
 }
+
+// inSpan reports whether a length is in a range; without an upper end where high is 0.
+func inSpan(n, low, high int) bool { return n >= low && (high == 0 || n <= high) }
 
 func span(low, high int) string { return within(int64(low), int64(high)) }
 

@@ -138,19 +138,7 @@ func (in *input) refuseUnknown(c *checker, query url.Values) {
 
 // read reads one parameter into its field.
 func (p *parameter) read(c *checker, r *http.Request, query url.Values, into reflect.Value) {
-	name := p.In + "." + p.Name
-	var values []string
-	switch p.In {
-	case "path":
-		values = []string{r.PathValue(p.Name)}
-	case "query":
-		values = query[p.Name]
-	case "header":
-		values = r.Header[http.CanonicalHeaderKey(p.Name)]
-	}
-	if len(values) == 0 && p.Schema.Default != nil {
-		values = []string{fmt.Sprint(p.Schema.Default)}
-	}
+	name, values := p.In+"."+p.Name, p.values(r, query)
 	switch {
 	case len(values) == 0 && p.Required:
 		c.fail(name, "is missing")
@@ -162,13 +150,7 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 		return
 	}
 	before := len(c.wrong)
-	var value any = values[0]
-	if p.Schema.Type == "integer" && integral(values[0]) {
-		value = json.Number(values[0])
-	} else if p.Schema.Type == "boolean" && (value == "true" || value == "false") {
-		value = value == "true"
-	}
-	value = c.check(name, value, p.Schema)
+	value := c.check(name, p.typed(values[0]), p.Schema)
 	if len(c.wrong) > before {
 		return
 	}
@@ -178,10 +160,32 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 	}
 }
 
-// integral reports whether a text is a whole number.
-func integral(text string) bool {
+// values are the texts of the parameter in a request.
+func (p *parameter) values(r *http.Request, query url.Values) (values []string) {
+	switch p.In {
+	case "path":
+		return []string{r.PathValue(p.Name)}
+	case "query":
+		values = query[p.Name]
+	case "header":
+		values = r.Header[http.CanonicalHeaderKey(p.Name)]
+	}
+	if len(values) == 0 && p.Schema.Default != nil {
+		return []string{fmt.Sprint(p.Schema.Default)}
+	}
+	return values
+}
+
+// typed is the value of a text, as JSON has it, where it is one of the parameter's type.
+func (p *parameter) typed(text string) any {
 	_, err := strconv.ParseInt(text, 10, 64)
-	return err == nil
+	switch {
+	case p.Schema.Type == "integer" && err == nil:
+		return json.Number(text)
+	case p.Schema.Type == "boolean" && (text == "true" || text == "false"):
+		return text == "true"
+	}
+	return text
 }
 
 // set sets a field to the value that a text is.

@@ -107,16 +107,24 @@ func fillLists(v reflect.Value) {
 			}
 		}
 	case reflect.Map:
-		if v.IsNil() && v.CanSet() && !mayBeNull(v.Type()) {
-			v.Set(reflect.MakeMap(v.Type()))
-		}
+		fillEmpty(v)
 	case reflect.Slice:
-		if v.IsNil() && v.CanSet() && v.Type().Elem().Kind() != reflect.Uint8 {
-			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-		}
+		fillEmpty(v)
 		for i := 0; i < v.Len() && hasLists(v.Type().Elem()); i++ {
 			fillLists(v.Index(i))
 		}
+	}
+}
+
+// fillEmpty makes a list or a map that is nil an empty one. Bytes, and what may be null, stay.
+func fillEmpty(v reflect.Value) {
+	t := v.Type()
+	switch {
+	case !v.IsNil(), !v.CanSet(), mayBeNull(t):
+	case t.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(t))
+	case t.Elem().Kind() != reflect.Uint8:
+		v.Set(reflect.MakeSlice(t, 0, 0))
 	}
 }
 

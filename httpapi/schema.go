@@ -78,6 +78,11 @@ func (all *schemas) of(t reflect.Type, as use) *Schema {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return all.text(as)
 	}
+	return all.ofKind(t, as)
+}
+
+// ofKind is the schema of a type by its kind.
+func (all *schemas) ofKind(t reflect.Type, as use) *Schema {
 	switch t.Kind() {
 	case reflect.Pointer:
 		s := all.of(t.Elem(), as)
@@ -162,20 +167,26 @@ func (all *schemas) fields(t reflect.Type, to *Schema, as use) {
 		case name == "" || name == "-":
 			continue
 		}
-		s := all.field(f, as)
+		s, omitted := all.field(f, as), strings.Contains(options, "omit")
 		if about := all.comments[t.Name()+"."+f.Name]; about != "" {
 			s.Description = about
 		}
-		if as == answered && !strings.Contains(options, "omit") && mayBeNull(f.Type) {
-			about := s.Description
-			s.Description = ""
-			s = &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}
+		if !omitted {
+			to.Required = append(to.Required, name)
+			s = s.orNull(f.Type, as)
 		}
 		to.Properties[name] = s
-		if !strings.Contains(options, "omit") {
-			to.Required = append(to.Required, name)
-		}
 	}
+}
+
+// orNull is the schema of a field that is always there, of a type.
+func (s *Schema) orNull(t reflect.Type, as use) *Schema {
+	if as == sent || !mayBeNull(t) {
+		return s
+	}
+	about := s.Description
+	s.Description = ""
+	return &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}
 }
 
 // alternatives are those of a tag oneof, in a schema.

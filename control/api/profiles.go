@@ -156,13 +156,16 @@ func (a *API) addProfiles(api *httpapi.API) {
 			return &BlockList{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/blocks/{kind}/{name...}", "The block of an identity."),
-		func(ctx context.Context, in *inIdentity) (*database.Block, error) {
-			s, err := in.subject()
-			if err != nil {
-				return nil, err
-			}
-			return d.Block(ctx, s.Domain, s.Kind, s.Name)
-		})
+		a.block)
+}
+
+// block serves GET …/blocks/{kind}/{name}.
+func (a *API) block(ctx context.Context, in *inIdentity) (*database.Block, error) {
+	s, err := in.subject()
+	if err != nil {
+		return nil, err
+	}
+	return a.Database.Block(ctx, s.Domain, s.Kind, s.Name)
 }
 
 // addChanges adds what changes tiers, users, API keys and blocks.

@@ -28,6 +28,7 @@ type ErasedPlace struct {
 	Left    int64  `json:"left"` // that a second search found
 }
 
+// The columns of an Erasure, and the states of one that has ended: all is done, or some is left.
 const (
 	ErasureColumns = `id, domain, kind, state, asked_by, asked_at, finished_at, problem, places`
 	StateDone      = "done"

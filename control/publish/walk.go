@@ -62,20 +62,7 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ready := make(chan []desired)
-	var workers sync.WaitGroup
-	for range walkWorkers {
-		workers.Go(func() {
-			for page := range ready {
-				if ctx.Err() != nil {
-					continue
-				}
-				err := w.page(ctx, page)
-				if err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+	workers := w.workers(ctx, cancel, ready)
 	now, page := time.Now(), []desired(nil)
 	err := read(func(r *row) error {
 		page = w.desired(page, r, now)
@@ -101,6 +88,25 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 		err = fmt.Errorf("walk through the database: %w", err)
 	}
 	return errors.Join(err, w.announce(context.WithoutCancel(ctx), 0)) // what was written until an error, too
+}
+
+// workers compare pages until there are no more. An error ends the walk.
+func (w *walker) workers(ctx context.Context, end context.CancelCauseFunc, ready <-chan []desired) *sync.WaitGroup {
+	all := new(sync.WaitGroup)
+	for range walkWorkers {
+		all.Go(func() {
+			for page := range ready {
+				if ctx.Err() != nil {
+					continue
+				}
+				err := w.page(ctx, page)
+				if err != nil {
+					end(err)
+				}
+			}
+		})
+	}
+	return all
 }
 
 // page makes Redis what a page has.
@@ -130,12 +136,8 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	}
 	w.passed("compared")
 	w.note(written)
-	done, err := w.book.Add(ctx, absent)
-	for _, added := range done {
-		if added {
-			w.mended.Add(1)
-		}
-	}
+	added, err := w.book.Add(ctx, absent)
+	w.mended.Add(int64(added))
 	if err == nil {
 		_, err = w.Reconcile(ctx, w.cfg.Database.Tasks, differ)
 	}
