@@ -34,11 +34,14 @@ type usageRequest struct {
 
 // UsageView is what is left to an identity.
 type UsageView struct {
-	Identity HolderRequest          `json:"identity"`
-	Record   *RecordView            `json:"record"`
-	Counters []CounterView          `json:"counters"`
-	Unlisted []descriptors.Unlisted `json:"unlisted"`
+	Identity HolderRequest `json:"identity"`
+	Record   *RecordView   `json:"record"`
+	Counters []CounterView `json:"counters"`
+	Unlisted []Unlisted    `json:"unlisted"`
 }
+
+// Unlisted is a rule that counts by the holder and by something that is not given.
+type Unlisted = descriptors.Unlisted
 
 // CounterView is a counter.
 type CounterView struct {
@@ -163,11 +166,11 @@ type ResetRequest struct {
 
 // CountersChange is what a change of counters did, or would do.
 type CountersChange struct {
-	Identity HolderRequest          `json:"identity"`
-	DryRun   bool                   `json:"dry_run"` // nothing was changed
-	Before   []CounterView          `json:"before"`
-	After    []CounterView          `json:"after"`
-	Unlisted []descriptors.Unlisted `json:"unlisted"`
+	Identity HolderRequest `json:"identity"`
+	DryRun   bool          `json:"dry_run"` // nothing was changed
+	Before   []CounterView `json:"before"`
+	After    []CounterView `json:"after"`
+	Unlisted []Unlisted    `json:"unlisted"`
 }
 
 // reset serves POST /v1/reset.

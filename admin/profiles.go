@@ -239,14 +239,6 @@ func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*R
 	})
 }
 
-// tierWarnings are about a tier that has no effect.
-func (a *API) tierWarnings(ask *TierRequest) (warnings []string) {
-	if d, _ := a.domain(ask.Domain); ask.Tier != nil && *ask.Tier != "" && d != nil && !d.NamesTier(*ask.Tier) {
-		warnings = append(warnings, fmt.Sprintf("no rule of the domain %q names the tier %q", d.Name, *ask.Tier))
-	}
-	return warnings
-}
-
 // tier serves POST /v1/tier.
 func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordChange, error) {
 	ask := &in.Body
@@ -264,7 +256,7 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 			return nil, httpapi.Cannot("%v", err)
 		}
 	}
-	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.tierWarnings(ask), func(r *records.Record) {
+	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.unknownTier(ask), func(r *records.Record) {
 		if ask.Tier != nil {
 			r.Tier = *ask.Tier
 		}
@@ -272,4 +264,13 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 			r.Limits = limits
 		}
 	})
+}
+
+// unknownTier warns of a tier that no rule names.
+func (a *API) unknownTier(ask *TierRequest) []string {
+	d, _ := a.domain(ask.Domain)
+	if d == nil || ask.Tier == nil || *ask.Tier == "" || d.NamesTier(*ask.Tier) {
+		return nil
+	}
+	return []string{fmt.Sprintf("no rule of the domain %q names the tier %q", d.Name, *ask.Tier)}
 }

@@ -23,7 +23,7 @@ type checker struct {
 // mostWrong is how many parts of a request one problem names.
 const mostWrong = 20
 
-func (c *checker) add(name, format string, args ...any) {
+func (c *checker) fail(name, format string, args ...any) {
 	if len(c.wrong) < mostWrong {
 		c.wrong = append(c.wrong, Field{name, fmt.Sprintf(format, args...)})
 	}
@@ -35,11 +35,8 @@ func (c *checker) check(name string, value any, s *Schema) any {
 	if s.Ref != "" {
 		s = c.all.byName[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
 	}
-	if value == nil && s.Type == "" && len(s.AnyOf) == 0 {
-		return nil // it may be anything
-	}
 	if value == nil {
-		c.add(name, "is null: leave it out")
+		c.null(name, s)
 		return nil
 	}
 	if len(s.AnyOf) > 0 {
@@ -63,12 +60,19 @@ func (c *checker) check(name string, value any, s *Schema) any {
 	return value
 }
 
+// null refuses null where the schema asks for something.
+func (c *checker) null(name string, s *Schema) {
+	if s.Type != "" || len(s.AnyOf) > 0 {
+		c.fail(name, "is null: leave it out")
+	}
+}
+
 // kind reports whether a value of a kind is what the schema asks for.
 func (c *checker) kind(name string, s *Schema, kind string) bool {
 	if s.Type == "" || s.Type == kind {
 		return true
 	}
-	c.add(name, "must be of the type %s", s.Type)
+	c.fail(name, "must be of the type %s", s.Type)
 	return false
 }
 
@@ -81,9 +85,7 @@ func (c *checker) any(name string, value any, s *Schema) any {
 			return fit
 		}
 	}
-	about := strings.TrimSuffix(s.Description, ".")
-	first := min(1, len(about))
-	c.add(name, "must be %s%s", strings.ToLower(about[:first]), about[first:])
+	c.fail(name, "must be %s", strings.ToLower(strings.TrimSuffix(s.Description, ".")))
 	return value
 }
 
@@ -93,7 +95,7 @@ func (c *checker) object(name string, fields map[string]any, s *Schema) {
 	}
 	for _, required := range s.Required {
 		if _, given := fields[required]; !given {
-			c.add(name+"."+required, "is missing")
+			c.fail(name+"."+required, "is missing")
 		}
 	}
 	for field, value := range fields {
@@ -106,7 +108,7 @@ func (c *checker) object(name string, fields map[string]any, s *Schema) {
 		case s.Additional == nil:
 			of = &Schema{}
 		default:
-			c.add(name+"."+field, "is unknown")
+			c.fail(name+"."+field, "is unknown")
 			continue
 		}
 		fields[field] = c.check(name+"."+field, value, of)
@@ -125,7 +127,7 @@ func (c *checker) oneOf(name string, fields map[string]any, s *Schema) {
 		}
 	}
 	if len(s.OneOf) > 0 && met != 1 {
-		c.add(name, "must name one of %s", strings.Join(names, ", "))
+		c.fail(name, "must name one of %s", strings.Join(names, ", "))
 	}
 }
 
@@ -133,8 +135,8 @@ func (c *checker) list(name string, items []any, s *Schema) {
 	if !c.kind(name, s, "array") {
 		return
 	}
-	if len(items) < s.MinItems || s.MaxItems > 0 && len(items) > s.MaxItems {
-		c.add(name, "must have %s items", span(s.MinItems, s.MaxItems))
+	if !inSpan(len(items), s.MinItems, s.MaxItems) {
+		c.fail(name, "must have %s items", span(s.MinItems, s.MaxItems))
 		return
 	}
 	of := s.Items
@@ -162,29 +164,20 @@ func (c *checker) text(name, text string, s *Schema) {
 		return
 	}
 	n := utf8.RuneCountInString(text)
-	if n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength {
-		c.addLength(name, n, s)
-		return
-	}
 	switch {
+	case n == 0 && s.MinLength > 0:
+		c.fail(name, "is empty: leave it out, or fill it in")
+	case !inSpan(n, s.MinLength, s.MaxLength):
+		c.fail(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
-		c.add(name, "%q must be one of %s", text, strings.Join(s.Enum, ", "))
+		c.fail(name, "%q must be one of %s", text, strings.Join(s.Enum, ", "))
 	case !utf8.ValidString(text):
-		c.add(name, "must be UTF-8")
-	case s.Pattern != "" && !matches(s.Pattern, text):
-		c.add(name, "%q must match %s (%s)", text, s.Pattern, strings.TrimSuffix(s.Description, "."))
+		c.fail(name, "must be UTF-8")
+	case !matches(s.Pattern, text):
+		c.fail(name, "%q must match %s (%s)", text, s.Pattern, strings.TrimSuffix(s.Description, "."))
 	case !formatted(text, s.Format):
-		c.add(name, "%q must be a %s", text, s.Format)
+		c.fail(name, "%q must be a %s", text, s.Format)
 	}
-}
-
-// addLength notes that a text of n characters is too short or too long.
-func (c *checker) addLength(name string, n int, s *Schema) {
-	if n == 0 {
-		c.add(name, "is empty: leave it out, or fill it in")
-		return
-	}
-	c.add(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 }
 
 // formatted reports whether a text has a format.
@@ -213,7 +206,7 @@ func (c *checker) number(name string, text json.Number, s *Schema) any {
 	if err != nil {
 		number, wrong := text.Float64()
 		if wrong != nil || number != math.Trunc(number) || math.Abs(number) > 1<<53 {
-			c.add(name, "%s must be a whole number", text)
+			c.fail(name, "%s must be a whole number", text)
 			return text
 		}
 		n = int64(number)
@@ -226,10 +219,13 @@ func (c *checker) number(name string, text json.Number, s *Schema) any {
 		high = *s.Maximum
 	}
 	if n < low || n > high {
-		c.add(name, "%d must be a number from %s", n, within(low, high))
+		c.fail(name, "%d must be a number from %s", n, within(low, high))
 	}
 	return json.Number(strconv.FormatInt(n, 10))
 }
+
+// inSpan reports whether a length is in a range; without an upper end where high is 0.
+func inSpan(n, low, high int) bool { return n >= low && (high == 0 || n <= high) }
 
 func span(low, high int) string { return within(int64(low), int64(high)) }
 

@@ -106,7 +106,7 @@ func (in *input) read(r *http.Request, all *schemas) (any, *Problem) {
 		return nil, Bad("the query cannot be read: %v", err)
 	}
 	for i := range in.parameters {
-		in.parameters[i].readInto(c, r, query, into.Elem())
+		in.parameters[i].read(c, r, query, into.Elem())
 	}
 	in.refuseUnknown(c, query)
 	if in.body != nil {
@@ -131,23 +131,22 @@ func (in *input) refuseUnknown(c *checker, query url.Values) {
 	}
 	for name := range query {
 		if !slices.Contains(known, name) {
-			c.add("query."+name, "is unknown: use %s", strings.Join(append(known, "nothing else"), ", "))
+			c.fail("query."+name, "is unknown: use %s", strings.Join(append(known, "nothing else"), ", "))
 		}
 	}
 }
 
-// readInto reads one parameter into its field.
-func (p *parameter) readInto(c *checker, r *http.Request, query url.Values, into reflect.Value) {
-	name := p.In + "." + p.Name
-	values := p.values(r, query)
+// read reads one parameter into its field.
+func (p *parameter) read(c *checker, r *http.Request, query url.Values, into reflect.Value) {
+	name, values := p.In+"."+p.Name, p.values(r, query)
 	switch {
 	case len(values) == 0 && p.Required:
-		c.add(name, "is missing")
+		c.fail(name, "is missing")
 		return
 	case len(values) == 0:
 		return
 	case len(values) > 1:
-		c.add(name, "is there %d times: give it once", len(values))
+		c.fail(name, "is there %d times: give it once", len(values))
 		return
 	}
 	before := len(c.wrong)
@@ -157,41 +156,36 @@ func (p *parameter) readInto(c *checker, r *http.Request, query url.Values, into
 	}
 	err := set(into.FieldByIndex(p.field), fmt.Sprint(value))
 	if err != nil {
-		c.add(name, "%v", err)
+		c.fail(name, "%v", err)
 	}
 }
 
-// values are those of the parameter in a request, or the default.
+// values are the texts of the parameter in a request.
 func (p *parameter) values(r *http.Request, query url.Values) (values []string) {
 	switch p.In {
 	case "path":
-		values = []string{r.PathValue(p.Name)}
+		return []string{r.PathValue(p.Name)}
 	case "query":
 		values = query[p.Name]
 	case "header":
 		values = r.Header[http.CanonicalHeaderKey(p.Name)]
 	}
 	if len(values) == 0 && p.Schema.Default != nil {
-		values = []string{fmt.Sprint(p.Schema.Default)}
+		return []string{fmt.Sprint(p.Schema.Default)}
 	}
 	return values
 }
 
-// typed is a text as JSON would have it, as far as it is of the parameter's type.
+// typed is the value of a text, as JSON has it, where it is one of the parameter's type.
 func (p *parameter) typed(text string) any {
+	_, err := strconv.ParseInt(text, 10, 64)
 	switch {
-	case p.Schema.Type == "integer" && integral(text):
+	case p.Schema.Type == "integer" && err == nil:
 		return json.Number(text)
 	case p.Schema.Type == "boolean" && (text == "true" || text == "false"):
 		return text == "true"
 	}
 	return text
-}
-
-// integral reports whether a text is a whole number.
-func integral(text string) bool {
-	_, err := strconv.ParseInt(text, 10, 64)
-	return err == nil
 }
 
 // set sets a field to the value that a text is.
@@ -276,7 +270,7 @@ func (c *checker) decode(name string, text []byte, s *Schema, into any) error {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		c.add(name, "is not what is expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+		c.fail(name, "is not what is expected: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }

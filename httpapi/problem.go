@@ -101,27 +101,30 @@ func fillLists(v reflect.Value) {
 			fillLists(v.Elem())
 		}
 	case reflect.Struct:
-		for field, value := range v.Fields() {
-			if field.IsExported() {
-				fillLists(value)
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fillLists(v.Field(i))
 			}
 		}
 	case reflect.Map:
-		if v.IsNil() && v.CanSet() && !mayBeNull(v.Type()) {
-			v.Set(reflect.MakeMap(v.Type()))
-		}
+		fillEmpty(v)
 	case reflect.Slice:
-		fillList(v)
+		fillEmpty(v)
+		for i := 0; i < v.Len() && hasLists(v.Type().Elem()); i++ {
+			fillLists(v.Index(i))
+		}
 	}
 }
 
-// fillList makes a list that is nil an empty one, unless it is bytes, and fills its values.
-func fillList(v reflect.Value) {
-	if v.IsNil() && v.CanSet() && v.Type().Elem().Kind() != reflect.Uint8 {
-		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	}
-	for i := 0; i < v.Len() && hasLists(v.Type().Elem()); i++ {
-		fillLists(v.Index(i))
+// fillEmpty makes a list or a map that is nil an empty one. Bytes, and what may be null, stay.
+func fillEmpty(v reflect.Value) {
+	t := v.Type()
+	switch {
+	case !v.IsNil(), !v.CanSet(), mayBeNull(t):
+	case t.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(t))
+	case t.Elem().Kind() != reflect.Uint8:
+		v.Set(reflect.MakeSlice(t, 0, 0))
 	}
 }
 

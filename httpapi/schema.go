@@ -78,6 +78,11 @@ func (all *schemas) of(t reflect.Type, as use) *Schema {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return all.text(as)
 	}
+	return all.ofKind(t, as)
+}
+
+// ofKind is the schema of a type by its kind.
+func (all *schemas) ofKind(t reflect.Type, as use) *Schema {
 	switch t.Kind() {
 	case reflect.Pointer:
 		s := all.of(t.Elem(), as)
@@ -93,18 +98,16 @@ func (all *schemas) of(t reflect.Type, as use) *Schema {
 		return all.object(t, as)
 	case reflect.String:
 		return all.text(as)
-	}
-	return number(t, as)
-}
-
-// number is the schema of a boolean or of numbers of a type.
-func number(t reflect.Type, as use) *Schema {
-	switch t.Kind() {
 	case reflect.Bool:
 		return &Schema{Type: "boolean"}
 	case reflect.Float64, reflect.Float32:
 		return &Schema{Type: "number"}
 	}
+	return integer(t, as)
+}
+
+// integer is the schema of whole numbers of a type.
+func integer(t reflect.Type, as use) *Schema {
 	s := &Schema{Type: "integer"}
 	if as == sent {
 		low, high := int64(math.MinInt64), int64(math.MaxInt64)
@@ -164,22 +167,23 @@ func (all *schemas) fields(t reflect.Type, to *Schema, as use) {
 		case name == "" || name == "-":
 			continue
 		}
-		s := all.field(f, as)
+		s, omitted := all.field(f, as), strings.Contains(options, "omit")
 		if about := all.comments[t.Name()+"."+f.Name]; about != "" {
 			s.Description = about
 		}
-		if !strings.Contains(options, "omit") {
+		if !omitted {
 			to.Required = append(to.Required, name)
-			if as == answered && mayBeNull(f.Type) {
-				s = s.orNull()
-			}
+			s = s.orNull(f.Type, as)
 		}
 		to.Properties[name] = s
 	}
 }
 
-// orNull is the schema of what may also be null.
-func (s *Schema) orNull() *Schema {
+// orNull is the schema of a field that is always there, of a type.
+func (s *Schema) orNull(t reflect.Type, as use) *Schema {
+	if as == sent || !mayBeNull(t) {
+		return s
+	}
 	about := s.Description
 	s.Description = ""
 	return &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}

@@ -74,31 +74,30 @@ func (f TokenFile) parse(words []string) (Token, error) {
 	if t.Role == NoRole {
 		return Token{}, fmt.Errorf("the role %q must be %s", words[0], strings.Join(f.Roles, " or "))
 	}
-	if !f.Digests {
-		if len(words[2]) < leastToken {
-			return Token{}, fmt.Errorf("the token of %q must have %d bytes or more, not %d", words[1], leastToken,
-				len(words[2]))
-		}
-		t.Digest = sha256.Sum256([]byte(words[2]))
-		return t, nil
-	}
-	return t, t.readDigest(words)
-}
-
-// readDigest reads the digest and the domains of a line.
-func (t *Token) readDigest(words []string) error {
-	digest, err := hex.DecodeString(words[2])
-	if err != nil || len(digest) != sha256.Size {
-		return errors.New("the third word must be the SHA-256 of a token: 64 hex digits")
-	}
-	t.Digest = [sha256.Size]byte(digest)
 	if len(words) > 3 {
 		t.Domains = strings.Split(words[3], ",")
 	}
 	if slices.Contains(t.Domains, "") {
-		return fmt.Errorf("the domains %q must be names with one comma between them", words[3])
+		return Token{}, fmt.Errorf("the domains %q must be names with one comma between them", words[3])
 	}
-	return nil
+	var err error
+	t.Digest, err = f.digest(words[2])
+	return t, err
+}
+
+// digest is the digest of a token, which a word of a line is, or which it is of.
+func (f TokenFile) digest(word string) (digest [sha256.Size]byte, err error) {
+	if !f.Digests {
+		if len(word) < leastToken {
+			return digest, fmt.Errorf("the token must have %d bytes or more, not %d", leastToken, len(word))
+		}
+		return sha256.Sum256([]byte(word)), nil
+	}
+	decoded, err := hex.DecodeString(word)
+	if err != nil || len(decoded) != sha256.Size {
+		return digest, errors.New("the third word must be the SHA-256 of a token: 64 hex digits")
+	}
+	return [sha256.Size]byte(decoded), nil
 }
 
 // New makes a token, and returns it with its line in a file of digests. Without domains it is for all of them.

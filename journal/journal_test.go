@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -103,7 +102,10 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 	if len(e.Rows) > entryBytes+maxTexts*6 {
 		t.Errorf("an entry has %d bytes", len(e.Rows))
 	}
-	u := must.Get(Unmarshal(e.Rows))(t)
+	u, err := Unmarshal(e.Rows)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.events += int64(len(u.Events))
 	s.ended = s.ended || e.Ended && stream == UsageStream
 	for _, row := range u.Identities {
@@ -332,7 +334,10 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 		r.Close()
 		var got Rows
 		for _, e := range server.entries[UsageStream] {
-			u := must.Get(Unmarshal(e.Rows))(t)
+			u, err := Unmarshal(e.Rows)
+			if err != nil {
+				t.Fatal(err)
+			}
 			got.Caches = append(got.Caches, u.Caches...)
 		}
 		if len(got.Caches) != 2 || got.Caches[0].Hits != 4 || got.Caches[1].Misses != 6 ||

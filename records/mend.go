@@ -83,16 +83,16 @@ func (b *Book) Read(ctx context.Context, ids []Identity) ([]string, error) {
 	return texts, nil
 }
 
-// Swap writes records where Redis still has what was read, and returns for each whether it did. The index is written
-// first, so that no record is without it.
-func (b *Book) Swap(ctx context.Context, all []Swap) (done []bool, err error) {
+// Swap writes records where Redis still has what was read, and returns how many it has written. The index
+// is written first, so that no record is without it.
+func (b *Book) Swap(ctx context.Context, all []Swap) (written int, err error) {
 	return b.writeAll(ctx, all, func(key, text, until string, was string) []any {
 		return []any{"EVAL", changeScript, 1, key, was, text, until}
 	})
 }
 
-// Add writes records where Redis has none, and returns for each whether it did.
-func (b *Book) Add(ctx context.Context, all []Swap) (done []bool, err error) {
+// Add writes records where Redis has none, and returns how many it has written.
+func (b *Book) Add(ctx context.Context, all []Swap) (written int, err error) {
 	return b.writeAll(ctx, all, func(key, text, until, _ string) []any {
 		if until == "0" {
 			return []any{"SET", key, text, "NX"}
@@ -104,11 +104,11 @@ func (b *Book) Add(ctx context.Context, all []Swap) (done []bool, err error) {
 // writeAll writes the index, and then records by one command each.
 func (b *Book) writeAll(
 	ctx context.Context, all []Swap, command func(key, text, until, was string) []any,
-) (done []bool, err error) {
+) (written int, err error) {
 	for class, until := range classesOf(all) {
 		err = b.writeIndex(ctx, class, until)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
 	now := b.cfg.Now()
@@ -122,13 +122,14 @@ func (b *Book) writeAll(
 		return redis.Command{Key: key, Args: command(key, text, until, s.Was)}, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write records: %w", err)
+		return 0, fmt.Errorf("write records: %w", err)
 	}
-	done = make([]bool, len(all))
-	for i, reply := range replies {
-		done[i] = reply.Value == int64(1) || reply.Value == "OK"
+	for _, reply := range replies {
+		if reply.Value == int64(1) || reply.Value == "OK" {
+			written++
+		}
 	}
-	return done, nil
+	return written, nil
 }
 
 // Remove deletes records, those that operators made, too, and announces that.

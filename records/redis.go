@@ -270,7 +270,7 @@ func (b *Book) changeOnce(
 		return nil, nil, err
 	}
 	after = edit(before)
-	done, err := b.writeAll(ctx, []Swap{{id, was, after}}, func(key, text, until, was string) []any {
+	written, err := b.writeAll(ctx, []Swap{{id, was, after}}, func(key, text, until, was string) []any {
 		if after == nil {
 			text = "" // deletes it
 		}
@@ -279,7 +279,7 @@ func (b *Book) changeOnce(
 	if err != nil {
 		return before, after, err
 	}
-	if !done[0] {
+	if written == 0 {
 		return before, after, errBusy
 	}
 	return before, after, b.Announce(ctx, []Identity{id})

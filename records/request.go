@@ -85,7 +85,7 @@ func (w *LimitRequest) limit() (Limit, error) {
 	}
 	if w.Unlimited != nil {
 		l.Unlimited = true
-		if !*w.Unlimited || w.Count != nil || w.Per != "" || w.Burst != nil || w.Algorithm != "" {
+		if *w != (LimitRequest{Name: w.Name, Unlimited: w.Unlimited}) || !*w.Unlimited {
 			return l, errors.New("unlimited: true must be alone: remove count, per, burst and algorithm")
 		}
 		return l, nil

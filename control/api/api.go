@@ -125,15 +125,6 @@ func actor(ctx context.Context) database.Actor {
 	return database.Actor{Name: c.Name, Address: c.From}
 }
 
-// listed is an answer that has a list.
-func listed[T, Out any](all []T, err error, answer func([]T) Out) (*Out, error) {
-	if err != nil {
-		return nil, err
-	}
-	out := answer(all)
-	return &out, nil
-}
-
 // problem is an error as a caller sees it.
 func (a *API) problem(err error) *httpapi.Problem {
 	var refused *database.Refused

@@ -36,7 +36,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 	t.Cleanup(server.Close)
 	const path = "/v1/domains/shop/diff?from=1&to=2"
 	api.comparing <- struct{}{} // one runs
-	ctx, hangUp := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(t.Context())
 	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil))(t)
 	gone := make(chan error, 1)
 	go func() {
@@ -57,7 +57,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 		t.Error("a comparison runs beside another one")
 	default:
 	}
-	hangUp()
+	leave()
 	if err := <-gone; err == nil {
 		t.Error("the caller has an answer")
 	}

@@ -126,7 +126,7 @@ func (a *API) addProfiles(api *httpapi.API) {
 	d := a.Database
 	httpapi.Add(api, get(domainPath+"/tiers", "Tiers."), func(ctx context.Context, in *inDomain) (*TierList, error) {
 		all, err := d.Tiers(ctx, in.Domain)
-		return listed(all, err, func(all []database.Tier) TierList { return TierList{all} })
+		return &TierList{all}, err
 	})
 	httpapi.Add(api, get(domainPath+"/tiers/{name}", "A tier."),
 		func(ctx context.Context, in *named) (*database.Tier, error) {
@@ -135,7 +135,7 @@ func (a *API) addProfiles(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/users", "Users, by name."),
 		func(ctx context.Context, in *userSearch) (*UserList, error) {
 			all, err := d.Users(ctx, in.Domain, in.After, in.Tier, in.Prefix, in.Limit)
-			return listed(all, err, func(all []database.User) UserList { return UserList{all} })
+			return &UserList{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/users/{name}", "A user."),
 		func(ctx context.Context, in *named) (*database.User, error) {
@@ -144,7 +144,7 @@ func (a *API) addProfiles(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/keys", "API keys, by id."),
 		func(ctx context.Context, in *keySearch) (*KeyList, error) {
 			all, err := d.Keys(ctx, in.Domain, in.After, in.User, in.Limit)
-			return listed(all, err, func(all []database.APIKey) KeyList { return KeyList{all} })
+			return &KeyList{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/keys/{id}", "An API key."),
 		func(ctx context.Context, in *inKey) (*database.APIKey, error) {
@@ -153,12 +153,13 @@ func (a *API) addProfiles(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/blocks", "Blocks in force, by kind and name."),
 		func(ctx context.Context, in *blockSearch) (*BlockList, error) {
 			all, err := d.Blocks(ctx, in.Domain, in.AfterKind, in.After, in.Limit)
-			return listed(all, err, func(all []database.Block) BlockList { return BlockList{all} })
+			return &BlockList{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/blocks/{kind}/{name...}", "The block of an identity."),
 		a.block)
 }
 
+// block serves GET …/blocks/{kind}/{name}.
 func (a *API) block(ctx context.Context, in *inIdentity) (*database.Block, error) {
 	s, err := in.subject()
 	if err != nil {

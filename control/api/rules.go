@@ -96,7 +96,7 @@ func (a *API) addRules(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/versions", "Versions of the rules, the newest first."),
 		func(ctx context.Context, in *domainHistory) (*VersionList, error) {
 			all, err := a.Database.Versions(ctx, in.Domain, in.Before, in.Limit)
-			return listed(all, err, func(all []database.Version) VersionList { return VersionList{all} })
+			return &VersionList{all}, err
 		})
 	httpapi.Add(api, change("POST", "/versions", httpapi.Administer,
 		"Check a rule file, keep it as a version and, unless told otherwise, publish it."), a.addVersion)
@@ -118,8 +118,7 @@ func (a *API) addRules(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/publications", "What was in force from when, the newest first."),
 		func(ctx context.Context, in *domainHistory) (*PublicationHistory, error) {
 			all, err := a.Database.Publications(ctx, in.Domain, in.Before, in.Limit)
-			return listed(all, err,
-				func(all []database.Publication) PublicationHistory { return PublicationHistory{all} })
+			return &PublicationHistory{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/diff", "What a change from one version to another means."), a.diff)
 }
@@ -128,7 +127,7 @@ func (a *API) addRules(api *httpapi.API) {
 func (a *API) domains(ctx context.Context, _ *httpapi.None) (*PublicationList, error) {
 	all, err := a.Database.Published(ctx, "")
 	all = slices.DeleteFunc(all, func(p database.Publication) bool { return !httpapi.CallerOf(ctx).May(p.Domain) })
-	return listed(all, err, func(all []database.Publication) PublicationList { return PublicationList{all} })
+	return &PublicationList{all}, err
 }
 
 // addVersion serves POST …/versions.

@@ -93,7 +93,7 @@ func (a *API) addRest(api *httpapi.API) {
 	httpapi.Add(api, any("/v1/erasures", "Erasures, the newest first."),
 		func(ctx context.Context, in *history) (*ErasureList, error) {
 			all, err := d.Erasures(ctx, httpapi.CallerOf(ctx).Domains, in.Before, in.Limit)
-			return listed(all, err, func(all []database.Erasure) ErasureList { return ErasureList{all} })
+			return &ErasureList{all}, err
 		})
 	httpapi.Add(api, any("/v1/erasures/{erasure}", "An erasure: its state, and what each place had and has."),
 		func(ctx context.Context, in *inErasure) (*database.Erasure, error) {
@@ -128,7 +128,7 @@ func (a *API) audit(ctx context.Context, in *auditRequest) (*AuditList, error) {
 	}
 	about := database.Subject{Domain: in.Domain, Kind: in.Kind, Name: in.Name}
 	all, err := a.Database.Audit(ctx, c.Domains, about, in.Before, in.Limit)
-	return listed(all, err, func(all []database.Entry) AuditList { return AuditList{all} })
+	return &AuditList{all}, err
 }
 
 // record serves GET /v1/record.

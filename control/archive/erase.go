@@ -103,7 +103,7 @@ func (a *Archiver) rewrite(ctx context.Context, m *Manifest, p *Person) error {
 		if p.has(r) {
 			return nil
 		}
-		return d.add(r)
+		return d.write(r)
 	})
 	if err == nil {
 		err = d.finish()

@@ -78,9 +78,9 @@ func newDraft() (*draft, error) {
 	return &draft{file: file, out: out, tally: newTally(), rows: make([]Row, 0, readRows)}, nil
 }
 
-// add appends a row.
-func (d *draft) add(r *Row) error {
-	d.tally.add(r)
+// write appends a row.
+func (d *draft) write(r *Row) error {
+	d.tally.include(r)
 	d.rows = append(d.rows, *r)
 	if len(d.rows) < cap(d.rows) {
 		return nil
@@ -163,7 +163,7 @@ func (m *Mismatch) Error() string { return m.Path + ": " + m.Why }
 func check(ctx context.Context, s Reader, m *Manifest) error {
 	t := newTally()
 	size, err := each(ctx, s, m.Path, nil, func(r *Row) error {
-		t.add(r)
+		t.include(r)
 		return nil
 	})
 	switch {

@@ -189,7 +189,7 @@ func addTo(drafts map[string]*draft, r *Row) error {
 		}
 		d, drafts[r.Region] = fresh, fresh
 	}
-	return d.add(r)
+	return d.write(r)
 }
 
 // archivePart keeps a file, notes it in the database, and removes files of the same rows that were written before rows

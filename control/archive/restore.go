@@ -82,7 +82,7 @@ func (a *Archiver) restoreFile(ctx context.Context, tx pgx.Tx, m *Manifest) (int
 	var read error
 	next, stop := iter.Pull(func(yield func([]any) bool) {
 		_, read = each(ctx, a.store, m.Path, nil, func(r *Row) error {
-			t.add(r)
+			t.include(r)
 			if !yield(r.values()) {
 				return errStopped
 			}

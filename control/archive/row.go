@@ -74,8 +74,8 @@ type tally struct {
 
 func newTally() *tally { return &tally{sum: sha256.New()} }
 
-// add counts one row.
-func (t *tally) add(r *Row) {
+// include counts one row.
+func (t *tally) include(r *Row) {
 	b := t.b[:0]
 	for _, n := range [...]int64{r.At, r.Sequence, int64(r.Place), r.Count, r.CountLimit, r.Cost, int64(r.Status),
 		int64(r.Weight)} {

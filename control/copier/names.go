@@ -64,7 +64,7 @@ func (t *named) give(ctx context.Context, db executor, k keys.Names, all bool) e
 		var digest []byte
 		_, err = pgx.ForEachRow(rows, []any{&domain, &name, &digest}, func() error {
 			first, second := t.names(k, name, digest)
-			page.add(domain, name, first, second)
+			page.append(domain, name, first, second)
 			return nil
 		})
 		if err == nil {
@@ -106,7 +106,7 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 		if k.outcome == exceeds {
 			exceeded = s.first
 		}
-		rows.add(k.domain, k.name, time.Unix(k.at, 0), exceeded)
+		rows.append(k.domain, k.name, time.Unix(k.at, 0), exceeded)
 	}
 	// They are locked in the order of a load of users: else each of the two could wait for the other.
 	err := rows.exec(ctx, tx, `WITH counted AS (
@@ -131,7 +131,7 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 func (c *Copier) countKeys(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	var rows columns
 	for k, s := range minutes {
-		rows.add(k.domain, k.name, time.Unix(k.at, 0), s.first, s.second)
+		rows.append(k.domain, k.name, time.Unix(k.at, 0), s.first, s.second)
 	}
 	if rows == nil {
 		return nil

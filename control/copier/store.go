@@ -49,7 +49,7 @@ func (c *Copier) store(ctx context.Context, conn *pgx.Conn, stream string, items
 	})
 	switch {
 	case err == nil:
-		c.mark(func(*Stats) { stats.add(&done) })
+		c.mark(func(*Stats) { stats.count(&done) })
 		for _, i := range refused {
 			c.cfg.Log.Warn("an entry of the journal cannot be stored and is left out",
 				"stream", stream, "sidecar", i.Sidecar, "sequence", i.Sequence, "error", i.bad)
@@ -69,7 +69,7 @@ func (c *Copier) store(ctx context.Context, conn *pgx.Conn, stream string, items
 	return c.store(ctx, conn, stream, items[half:], stats)
 }
 
-func (s *StreamStats) add(o *StreamStats) {
+func (s *StreamStats) count(o *StreamStats) {
 	s.Entries, s.Rows, s.Again = s.Entries+o.Entries, s.Rows+o.Rows, s.Again+o.Again
 	s.Missing, s.Dropped = s.Missing+o.Missing, s.Dropped+o.Dropped
 	s.Moved, s.Refused = s.Moved+o.Moved, s.Refused+o.Refused
@@ -188,7 +188,7 @@ func writeSources(ctx context.Context, tx pgx.Tx, stream string, sources map[str
 	var rows columns
 	for name, s := range sources {
 		if s.fresh {
-			rows.add(stream, name, s.last, s.region, s.ended, s.dropped, s.missing, s.rows, s.moved, s.refused)
+			rows.append(stream, name, s.last, s.region, s.ended, s.dropped, s.missing, s.rows, s.moved, s.refused)
 		}
 	}
 	return rows.exec(ctx, tx, `INSERT INTO record_sources AS r
@@ -211,7 +211,7 @@ func writeRefused(ctx context.Context, tx pgx.Tx, stream string, refused []*item
 	}
 	var rows columns
 	for _, i := range refused {
-		rows.add(stream, i.id, text(i.Sidecar), i.Sequence, int64(i.bytes), cleaned(i.bad.Error()))
+		rows.append(stream, i.id, text(i.Sidecar), i.Sequence, int64(i.bytes), cleaned(i.bad.Error()))
 	}
 	err := rows.exec(ctx, tx, `INSERT INTO record_refused (stream, entry, sidecar, sequence, bytes, reason)
 	  SELECT s, e, c, n, b, left(r, 500)
@@ -227,8 +227,8 @@ func writeRefused(ctx context.Context, tx pgx.Tx, stream string, refused []*item
 // columns are rows of arguments for unnest, by columns.
 type columns [][]any
 
-// add adds a row.
-func (c *columns) add(row ...any) {
+// append adds a row.
+func (c *columns) append(row ...any) {
 	if *c == nil {
 		*c = make(columns, len(row))
 	}

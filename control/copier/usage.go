@@ -106,7 +106,7 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 	var rows columns
 	for _, k := range slices.SortedFunc(maps.Keys(l), usageKey.compare) {
 		s := l[k]
-		rows.add(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.first, s.second, latencies(&s.latency))
+		rows.append(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.first, s.second, latencies(&s.latency))
 	}
 	err := rows.exec(ctx, tx, strings.NewReplacer("{step}", by.name, "{at}", at, "{rows}",
 		usageRows).Replace(string(t)))

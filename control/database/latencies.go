@@ -51,7 +51,7 @@ type sampled struct {
 	samples int64
 }
 
-func (s *sampled) add(b *latencyBucket) {
+func (s *sampled) merge(b *latencyBucket) {
 	s.sketch.Merge(journal.Sketch{Buckets: []journal.Bucket{{Index: int(b.Bucket), N: b.N}}})
 	s.samples += b.Samples
 }
@@ -79,8 +79,8 @@ func (d *DB) addLatencies(ctx context.Context, u *Usage) error {
 	var whole, step sampled
 	for i := range buckets {
 		b := &buckets[i]
-		whole.add(b)
-		step.add(b)
+		whole.merge(b)
+		step.merge(b)
 		if i+1 == len(buckets) || !buckets[i+1].At.Equal(b.At) {
 			u.Latencies = append(u.Latencies, LatencyPoint{b.At.UTC(), step.latencies()})
 			step = sampled{}
@@ -96,7 +96,7 @@ func (d *DB) latencies(ctx context.Context, domain, identity string, from, to ti
 	buckets, err := d.latencyBuckets(ctx, domain, identity, StepDay, from.Truncate(time.Hour), to)
 	var whole sampled
 	for i := range buckets {
-		whole.add(&buckets[i])
+		whole.merge(&buckets[i])
 	}
 	all := whole.latencies()
 	return &all, err

@@ -77,7 +77,7 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	}
 	for _, place := range places {
 		n, err := place.remove(ctx)
-		e.add(place.name, n)
+		e.countRemoved(place.name, n)
 		if err != nil {
 			return fmt.Errorf("erase from %s: %w", place.name, err)
 		}
@@ -111,8 +111,10 @@ func (e *openErasure) at(place string) int {
 	return i
 }
 
-// add counts what was removed, also by tries before this one.
-func (e *openErasure) add(place string, removed int64) { e.Places[e.at(place)].Removed += removed }
+// countRemoved counts what was removed, also by tries before this one.
+func (e *openErasure) countRemoved(place string, removed int64) {
+	e.Places[e.at(place)].Removed += removed
+}
 
 // person is one identity with all names that it has.
 type person struct {

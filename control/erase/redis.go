@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
@@ -37,7 +38,7 @@ func (x *Eraser) streams(p *person) place {
 				if err != nil || waits == 0 || time.Now().After(deadline) {
 					return removed, err
 				}
-				pause(ctx, lookEvery)
+				leader.Pause(ctx, lookEvery)
 			}
 		},
 		count: func(ctx context.Context) (left int64, err error) {
@@ -256,14 +257,4 @@ func (c *counterName) in(key string) bool {
 func textOf(reply any) string {
 	text, _ := reply.(string)
 	return text
-}
-
-// pause waits.
-func pause(ctx context.Context, length time.Duration) {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

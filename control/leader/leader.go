@@ -86,7 +86,7 @@ func (l *Leader) Run(ctx context.Context) {
 		if ctx.Err() == nil {
 			l.Note("leader", err)
 		}
-		pause(ctx, lookEvery)
+		Pause(ctx, lookEvery)
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *Leader) repeat(ctx context.Context, task Task, changed <-chan struct{})
 		}
 		l.Note(task.Name, err)
 		if err != nil {
-			pause(ctx, retryAfter)
+			Pause(ctx, retryAfter)
 			continue
 		}
 		select {
@@ -217,8 +217,8 @@ func await(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(alive)
 }
 
-// pause waits.
-func pause(ctx context.Context, length time.Duration) {
+// Pause waits, until ctx ends at most.
+func Pause(ctx context.Context, length time.Duration) {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {

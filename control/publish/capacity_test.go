@@ -232,7 +232,7 @@ func (c *capacity) askedFor(count int) {
 	ctx := context.Background()
 	c.must(c.publisher.book.BeginFilling(ctx, nil))
 	for i := range count {
-		c.publisher.missing.add(
+		c.publisher.missing.ask(
 			[]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprintf("user-%08d", c.users-1-i)}})
 	}
 	c.show("records put back that sidecars ask for", count,

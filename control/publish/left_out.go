@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxUnfit is how many rows are remembered that were logged.
-const maxUnfit = 1000
+// maxLogged is how many rows are remembered that were logged.
+const maxLogged = 1000
 
 // leftOut logs rows that cannot be records, because a statement wrote them past the API, each of them once. They are
 // left out: they must not hold up all others.
@@ -27,7 +27,7 @@ func (u *leftOut) note(err error) {
 	if u.logged[text] {
 		return
 	}
-	if len(u.logged) >= maxUnfit {
+	if len(u.logged) >= maxLogged {
 		clear(u.logged)
 	}
 	u.logged[text] = true

@@ -54,7 +54,7 @@ func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 // TestLoggedRowsAreBounded notes more rows than are remembered.
 func TestLoggedRowsAreBounded(t *testing.T) {
 	u := newLeftOut(slog.New(slog.DiscardHandler))
-	for n := range maxUnfit + 7 {
+	for n := range maxLogged + 7 {
 		u.note(errors.New(fmt.Sprint("row ", n)))
 	}
 	if len(u.logged) != 7 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -92,7 +92,7 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() {
-		for pause(ctx, markEvery); ctx.Err() == nil; pause(ctx, markEvery) {
+		for leader.Pause(ctx, markEvery); ctx.Err() == nil; leader.Pause(ctx, markEvery) {
 			now, err := p.readMarks(ctx)
 			if err == nil && now.lost > 0 {
 				cancel(errEmptied)
@@ -109,14 +109,4 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 		return err
 	}
 	return p.markAll(context.WithoutCancel(ctx))
-}
-
-// pause waits.
-func pause(ctx context.Context, length time.Duration) {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -37,8 +37,8 @@ func newMissing() *missing {
 	return &missing{waiting: map[database.Subject]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// add takes questions in.
-func (m *missing) add(some []database.Subject) {
+// ask takes questions in.
+func (m *missing) ask(some []database.Subject) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range some {
@@ -176,7 +176,7 @@ func (p *Publisher) hearMissing(body []byte) {
 		p.cfg.Log.Warn("a question of a sidecar cannot be read", "error", err)
 		return
 	}
-	p.missing.add(subjects)
+	p.missing.ask(subjects)
 }
 
 // readMissing reads a question. What cannot have a record is left out.

@@ -102,7 +102,7 @@ func TestQuestionsOfSidecars(t *testing.T) {
 func TestQuestionsAreBounded(t *testing.T) {
 	m := newMissing()
 	for n := range maxMissing + 7 {
-		m.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprint("user-", n)},
+		m.ask([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprint("user-", n)},
 			{Domain: "shop", Kind: database.KindUser, Name: "user-0"}})
 	}
 	if len(m.waiting) != maxMissing || m.dropped.Load() != 7 {

@@ -144,6 +144,11 @@ func (p *Publisher) walkAll(ctx context.Context, marks marked, loads []int64) er
 	if marks.lost > 0 {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
+	return p.walkNow(ctx, marks, loads)
+}
+
+// walkNow walks, and notes the loads that are in Redis then.
+func (p *Publisher) walkNow(ctx context.Context, marks marked, loads []int64) error {
 	again := p.unannounced
 	p.unannounced = true
 	err := p.fill(ctx, marks)

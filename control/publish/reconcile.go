@@ -53,22 +53,12 @@ func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []records
 func (p *Publisher) round(
 	ctx context.Context, q database.Querier, subjects []database.Subject,
 ) (again []database.Subject, written int, err error) {
-	var known []database.Subject
-	for _, s := range subjects {
-		if _, err := IdentityOf(s); err == nil {
-			known = append(known, s)
-		}
-	}
-	had, err := p.book.Read(ctx, identitiesOf(known))
+	was, err := p.inRedis(ctx, subjects)
 	if err != nil {
 		return nil, 0, err
 	}
 	p.passed("read")
-	was := map[database.Subject]string{}
-	for i, s := range known {
-		was[s] = had[i]
-	}
-	wanted, err := p.desiredOf(ctx, q, known)
+	wanted, err := p.desiredOf(ctx, q, subjects)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -77,12 +67,26 @@ func (p *Publisher) round(
 	if len(swaps) == 0 {
 		return nil, 0, nil
 	}
-	done, err := p.book.Swap(ctx, swaps)
-	for _, wrote := range done {
-		if wrote {
-			written++
-		}
-	}
+	written, err = p.book.Swap(ctx, swaps)
 	p.passed("written")
 	return again, written, err
+}
+
+// inRedis is what Redis has about those subjects that can have records.
+func (p *Publisher) inRedis(ctx context.Context, subjects []database.Subject) (map[database.Subject]string, error) {
+	var known []database.Subject
+	for _, s := range subjects {
+		if _, err := IdentityOf(s); err == nil {
+			known = append(known, s)
+		}
+	}
+	had, err := p.book.Read(ctx, identitiesOf(known))
+	if err != nil {
+		return nil, err
+	}
+	was := map[database.Subject]string{}
+	for i, s := range known {
+		was[s] = had[i]
+	}
+	return was, nil
 }

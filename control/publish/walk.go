@@ -62,10 +62,7 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ready := make(chan []desired)
-	var workers sync.WaitGroup
-	for range walkWorkers {
-		workers.Go(func() { w.pages(ctx, cancel, ready) })
-	}
+	workers := w.workers(ctx, cancel, ready)
 	now, page := time.Now(), []desired(nil)
 	err := read(func(r *row) error {
 		page = w.desired(page, r, now)
@@ -93,33 +90,23 @@ func (w *walker) table(ctx context.Context, read func(func(*row) error) error) e
 	return errors.Join(err, w.announce(context.WithoutCancel(ctx), 0)) // what was written until an error, too
 }
 
-// pages takes pages until there are no more. After an error it drops them.
-func (w *walker) pages(ctx context.Context, cancel func(error), ready <-chan []desired) {
-	for page := range ready {
-		if ctx.Err() != nil {
-			continue
-		}
-		err := w.page(ctx, page)
-		if err != nil {
-			cancel(err)
-		}
+// workers compare pages until there are no more. An error ends the walk.
+func (w *walker) workers(ctx context.Context, end context.CancelCauseFunc, ready <-chan []desired) *sync.WaitGroup {
+	all := new(sync.WaitGroup)
+	for range walkWorkers {
+		all.Go(func() {
+			for page := range ready {
+				if ctx.Err() != nil {
+					continue
+				}
+				err := w.page(ctx, page)
+				if err != nil {
+					end(err)
+				}
+			}
+		})
 	}
-}
-
-// compare returns what Redis lacks of a page, what differs there, and all of both.
-func compare(page []desired, had []string) (
-	absent []records.Swap, differ []database.Subject, written []records.Identity,
-) {
-	for i := range page {
-		s := records.Swap{Identity: page[i].identity, Was: had[i], Record: page[i].record}
-		switch {
-		case s.Was == "" && s.Record != nil:
-			absent, written = append(absent, s), append(written, s.Identity)
-		case s.Differs():
-			differ, written = append(differ, page[i].Subject), append(written, s.Identity)
-		}
-	}
-	return absent, differ, written
+	return all
 }
 
 // page makes Redis what a page has.
@@ -132,18 +119,25 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	if err != nil {
 		return err
 	}
-	absent, differ, written := compare(page, had)
+	var absent []records.Swap
+	var differ []database.Subject
+	var written []records.Identity
+	for i := range page {
+		s := records.Swap{Identity: ids[i], Was: had[i], Record: page[i].record}
+		switch {
+		case s.Was == "" && s.Record != nil:
+			absent, written = append(absent, s), append(written, ids[i])
+		case s.Differs():
+			differ, written = append(differ, page[i].Subject), append(written, ids[i])
+		}
+	}
 	if len(written) == 0 {
 		return nil
 	}
 	w.passed("compared")
 	w.note(written)
-	done, err := w.book.Add(ctx, absent)
-	for _, added := range done {
-		if added {
-			w.mended.Add(1)
-		}
-	}
+	added, err := w.book.Add(ctx, absent)
+	w.mended.Add(int64(added))
 	if err == nil {
 		_, err = w.Reconcile(ctx, w.cfg.Database.Tasks, differ)
 	}

@@ -56,7 +56,7 @@ func (p *Peers) Ask(
 	defer ticker.Stop()
 	for {
 		answers, err = p.collect(ctx, p.cfg.Answers(question))
-		missing = lacking(cards, answers)
+		missing = unanswered(cards, answers)
 		if err != nil || len(missing) == 0 {
 			return answers, missing, err
 		}
@@ -83,8 +83,8 @@ func (p *Peers) collect(ctx context.Context, key string) (map[string][]byte, err
 	return answers, nil
 }
 
-// lacking are the names of the cards without an answer.
-func lacking(cards []Card, answers map[string][]byte) []string {
+// unanswered are the names of the cards without an answer.
+func unanswered(cards []Card, answers map[string][]byte) []string {
 	var missing []string
 	for _, c := range cards {
 		if answers[c.ID] == nil {

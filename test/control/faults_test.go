@@ -382,12 +382,12 @@ func deposedLeader(t *testing.T) {
 		t.Errorf("there are %d events, want 2000", got)
 	}
 	servers.Await(t, "one that copies", func() error {
-		said := []string{}
+		answers := []string{}
 		for i := range w.controls {
-			said = append(said, fmt.Sprint(w.call(i, "GET", "/v1/record", nil).body["copies"]))
+			answers = append(answers, fmt.Sprint(w.call(i, "GET", "/v1/record", nil).body["copies"]))
 		}
-		if strings.Count(strings.Join(said, " "), "true") != 1 {
-			return fmt.Errorf("%v copy", said)
+		if strings.Count(strings.Join(answers, " "), "true") != 1 {
+			return fmt.Errorf("%v copy", answers)
 		}
 		return nil
 	})
