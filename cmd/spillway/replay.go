@@ -37,13 +37,12 @@ x_forwarded_for, downstream_remote_address, response_code, …); --field names o
 object.
 
 The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant
-and --tier name the fields that hold who asked, and --header those that hold request headers, such as an API key's.
-With --descriptor they are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor
-is left out where a request lacks it.
+and --tier name the fields that hold who asked, and --header those that hold request headers. With --descriptor they
+are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor is left out where a
+request lacks it.
 
-The report is text, JSON, or one HTML page with charts. Lines that cannot be read are skipped and counted, the first
-of them shown; the exit code is 4 then. Beyond --memory the counters nearest to their end are forgotten, and counted
-in the report.`
+-o html is one page with charts. Lines that cannot be read are skipped and counted; the exit code is 4 then. Beyond
+--memory the counters nearest to their end are forgotten, and counted in the report.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}
