@@ -36,25 +36,18 @@ type column struct {
 // columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
 func columns(spec string) (all []column) {
 	for one := range strings.SplitSeq(spec, "|") {
-		c, named := column{format: words}, false
-		for _, word := range strings.Fields(one) {
-			name, format, formatted := strings.Cut(word, ":")
-			switch {
-			case word == "wide":
-				c.wide = true
-			case word == "state" && named:
-				c.state = true
-			case word == strings.ToUpper(word) && !formatted:
-				c.heading = strings.TrimSpace(c.heading + " " + word)
-			default:
-				c.field, named = name, true
-			}
-			if formatted {
-				c.format = formats[format]
-			}
-		}
-		if c.format == nil || c.heading == "" {
+		texts := strings.Fields(one)
+		at := slices.IndexFunc(texts, func(word string) bool { return word != strings.ToUpper(word) })
+		if at < 1 {
 			panic("a column must be HEADING field:format: " + one)
+		}
+		field, format, formatted := strings.Cut(texts[at], ":")
+		c := column{
+			heading: strings.Join(texts[:at], " "), field: field, format: words,
+			wide: slices.Contains(texts[at+1:], "wide"), state: slices.Contains(texts[at+1:], "state"),
+		}
+		if formatted {
+			c.format = formats[format]
 		}
 		all = append(all, c)
 	}
