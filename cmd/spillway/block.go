@@ -250,10 +250,9 @@ func userProfile(u object) object {
 		return nil
 	}
 	var quotas []any
-	for _, quota := range []struct{ field, per string }{{"quota_hour", "1h"}, {"quota_day", "day"}, {"quota_month",
-		"month"}} {
-		if u[quota.field] != nil {
-			quotas = append(quotas, object{"count": u[quota.field], "per": quota.per})
+	for _, per := range []string{"hour", "day", "month"} {
+		if count := u["quota_"+per]; count != nil {
+			quotas = append(quotas, object{"count": count, "per": per})
 		}
 	}
 	r := object{"tier": u["tier"], "by": u["updated_by"], "at": u["updated_at"], "limits": quotas}

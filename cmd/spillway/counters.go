@@ -157,16 +157,14 @@ func (s *session) changeCounters(path string, args []string) {
 }
 
 // left is what is left on a counter, or that the store does not know.
-func left(value any) string {
-	c, _ := value.(object)
+func left(c object) string {
 	if text(c, "unknown") != "" {
 		return "unknown"
 	}
 	return text(c, "left")
 }
 
-func fullIn(value any) string {
-	c, _ := value.(object)
+func fullIn(c object) string {
 	return cmp.Or(text(c, "unknown"), span(c["reset_after"]))
 }
 

@@ -50,9 +50,8 @@ func TestReferenceOfTheCommand(t *testing.T) {
 
 const commandPage = `# The command spillway
 
-This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) explains
-the files of ` + "`spillway test`" + ` and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
-commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
+This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) shows
+` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete words: ` + "`source <(spillway completion bash)`" + `.
 
 %s
 ## Shared flags

@@ -25,12 +25,10 @@ func newErasures() *noun {
 			{use: "create [KIND/]NAME", short: "Remove the traces of one person in all places, and prove it",
 				run:     createErasure,
 				example: "create ann --domain shop\ncreate ip/192.0.2.7 --domain shop",
-				long: `create removes what a control knows of one identity: its row and API keys, its block and
-counters in Redis, its usage and events, in the database, in streams that are not copied yet and in the archive, and
-its name in the audit. The name may also be an HMAC, as events show it. The leading control then searches every place
-again; the command waits for that, and prints for each place what was removed and what is left. It exits with 1 if
-something is left, and may be repeated. It needs the role admin. Stop or block the person first: what comes in
-meanwhile is counted as left.`},
+				long: `create removes what a control knows of one identity from the database, Redis and the archive.
+The name may also be an HMAC, as events show it. The leading control then searches every place again; the command
+waits for that, and prints for each place what was removed and what is left. It exits with 1 if something is left, and
+may be repeated. It needs the role admin. Stop or block the person first: what comes in meanwhile is counted as left.`},
 		},
 	}
 }

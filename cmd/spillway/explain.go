@@ -135,8 +135,7 @@ func (s *session) showAttributes(o object) {
 	}
 }
 
-func chargeLeft(value any) string {
-	c, _ := value.(object)
+func chargeLeft(c object) string {
 	all := text(c, "left")
 	if whole(c, "left") < 0 {
 		all = "not counted"
@@ -147,13 +146,11 @@ func chargeLeft(value any) string {
 	return all
 }
 
-func chargeCost(value any) string {
-	c, _ := value.(object)
+func chargeCost(c object) string {
 	return strings.TrimPrefix(text(c, "operation")+" "+text(c, "cost"), "spend ")
 }
 
-func refuses(value any) string {
-	c, _ := value.(object)
+func refuses(c object) string {
 	all := "no"
 	switch {
 	case isTrue(c, "penalized"):
@@ -167,13 +164,11 @@ func refuses(value any) string {
 	return all
 }
 
-func named(value any) string {
-	c, _ := value.(object)
+func named(c object) string {
 	return strings.TrimSpace(text(c, "name") + " " + text(c, "pattern"))
 }
 
-func beatenBy(value any) string {
-	c, _ := value.(object)
+func beatenBy(c object) string {
 	by := strings.TrimSpace(text(c, "beaten_by") + " " + text(c, "beaten_at"))
 	return strings.Trim(by+": "+text(c, "because"), ": ")
 }

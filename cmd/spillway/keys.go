@@ -45,8 +45,7 @@ it is known who had it.`},
 }
 
 // keyState is whether a key works.
-func keyState(value any) string {
-	k, _ := value.(object)
+func keyState(k object) string {
 	ends, err := time.Parse(time.RFC3339Nano, text(k, "expires_at"))
 	switch {
 	case k["revoked_at"] != nil:

@@ -29,9 +29,9 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `The command works with rule files, sidecars and the control plane, as in spillway users list: a noun and a
-verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need no
-noun.
+const about = `The command works with rule files, sidecars and the control plane, as in spillway users list: a noun
+and a verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need
+no noun.
 
 Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
 the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL,

@@ -122,7 +122,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, `invalid argument "-1" for "--reorder"`, []string{"replay", "--rules", good, "--reorder", "-1",
 			log}},
 		{exitUsage, "--progress is auto", []string{"replay", "--rules", good, "--progress", "maybe", log}},
-		{exitUsage, "write NAME=FIELD", []string{"replay", "--rules", good, "--field", "time", log}},
+		{exitUsage, "time must be formatted as key=value", []string{"replay", "--rules", good, "--field", "time", log}},
 		{exitUsage, "write KEY=TEXT", []string{"replay", "--rules", good, "--descriptor", "a", log}},
 		{exitUsage, `"pfad" is not what a field can be`, []string{"replay", "--rules", good, "--field", "pfad=x", log}},
 		{exitUsage, `no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},

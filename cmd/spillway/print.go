@@ -36,34 +36,22 @@ type column struct {
 // columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
 func columns(spec string) (all []column) {
 	for one := range strings.SplitSeq(spec, "|") {
-		c := column{format: words}
-		for _, word := range strings.Fields(one) {
-			c.readWord(word)
-		}
-		if c.format == nil || c.heading == "" {
+		texts := strings.Fields(one)
+		at := slices.IndexFunc(texts, func(word string) bool { return word != strings.ToUpper(word) })
+		if at < 1 {
 			panic("a column must be HEADING field:format: " + one)
+		}
+		field, format, formatted := strings.Cut(texts[at], ":")
+		c := column{
+			heading: strings.Join(texts[:at], " "), field: field, format: words,
+			wide: slices.Contains(texts[at+1:], "wide"), state: slices.Contains(texts[at+1:], "state"),
+		}
+		if formatted {
+			c.format = formats[format]
 		}
 		all = append(all, c)
 	}
 	return all
-}
-
-// readWord reads one word of a column. The word state before the field is the field.
-func (c *column) readWord(word string) {
-	name, format, formatted := strings.Cut(word, ":")
-	switch {
-	case word == "wide":
-		c.wide = true
-	case word == "state" && c.field != "":
-		c.state = true
-	case word == strings.ToUpper(word) && !formatted:
-		c.heading = strings.TrimSpace(c.heading + " " + word)
-	default:
-		c.field = name
-	}
-	if formatted {
-		c.format = formats[format]
-	}
 }
 
 // newPrinter returns the printer for the flag --output.

@@ -106,8 +106,7 @@ control. With -f a sidecar is asked for its refusals, as they happen.`}},
 	}
 }
 
-func requestWords(value any) string {
-	e, _ := value.(object)
+func requestWords(e object) string {
 	return strings.TrimSpace(text(e, "method") + " " + text(e, "endpoint"))
 }
 
@@ -151,8 +150,7 @@ var everyChange = []string{
 const changeMost = 160 // characters
 
 // changeWords is what differs between the two states of a change.
-func changeWords(value any) string {
-	entry, _ := value.(object)
+func changeWords(entry object) string {
 	before, after := inner(entry, "before"), inner(entry, "after")
 	names := slices.Collect(maps.Keys(before))
 	names = append(names, slices.Collect(maps.Keys(after))...)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +21,7 @@ import (
 type replayFlags struct {
 	rules, against           []string
 	merge                    bool
-	fields, headers, entries []string
+	fields, headers, entries map[string]string
 	descriptors              []string
 	user, tenant, tier       string
 	memory                   string
@@ -37,13 +39,12 @@ x_forwarded_for, downstream_remote_address, response_code, …); --field names o
 object.
 
 The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant
-and --tier name the fields that hold who asked, and --header those that hold request headers, such as an API key's.
-With --descriptor they are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor
-is left out where a request lacks it.
+and --tier name the fields that hold who asked, and --header those that hold request headers. With --descriptor they
+are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor is left out where a
+request lacks it.
 
-The report is text, JSON, or one HTML page with charts. Lines that cannot be read are skipped and counted, the first
-of them shown; the exit code is 4 then. Beyond --memory the counters nearest to their end are forgotten, and counted
-in the report.`
+-o html is one page with charts. Lines that cannot be read are skipped and counted; the exit code is 4 then. Beyond
+--memory the counters nearest to their end are forgotten, and counted in the report.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}
@@ -61,13 +62,13 @@ func newReplay() *cobra.Command {
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
 	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
 	addMerge(cmd, &f.merge)
-	flags.StringSliceVar(&f.fields, "field", nil,
+	flags.StringToStringVar(&f.fields, "field", nil,
 		"NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
 	flags.StringVar(&f.user, "user", "", "the field that holds the user")
 	flags.StringVar(&f.tenant, "tenant", "", "the field that holds the tenant")
 	flags.StringVar(&f.tier, "tier", "", "the field that holds the tier")
-	flags.StringSliceVar(&f.headers, "header", nil, "NAME=FIELD: the field that holds a request header")
-	flags.StringSliceVar(&f.entries, "entry", nil, "KEY=FIELD: the field that holds a context extension")
+	flags.StringToStringVar(&f.headers, "header", nil, "NAME=FIELD: the field that holds a request header")
+	flags.StringToStringVar(&f.entries, "entry", nil, "KEY=FIELD: the field that holds a context extension")
 	flags.StringArrayVar(&f.descriptors, "descriptor", nil,
 		"KEY=TEXT,KEY={FIELD},…: a descriptor of each request; may be repeated")
 	flags.StringVar(&f.memory, "memory", "256MiB", "memory that the counters of one rule set take at most")
@@ -169,28 +170,8 @@ func (c *created) Close() error {
 
 // mapping reads the flags about the fields of a log.
 func (f *replayFlags) mapping(m *replay.Mapping) error {
-	m.User, m.Tenant, m.Tier = f.user, f.tenant, f.tier
-	m.Fields = map[string]string{}
-	for _, text := range f.fields {
-		one, err := parsePair("--field", text)
-		if err != nil {
-			return err
-		}
-		m.Fields[one.Name] = one.Field
-	}
-	for _, list := range []struct {
-		flag  string
-		texts []string
-		to    *[]replay.Pair
-	}{{"--header", f.headers, &m.Headers}, {"--entry", f.entries, &m.Entries}} {
-		for _, text := range list.texts {
-			one, err := parsePair(list.flag, text)
-			if err != nil {
-				return err
-			}
-			*list.to = append(*list.to, one)
-		}
-	}
+	m.User, m.Tenant, m.Tier, m.Fields = f.user, f.tenant, f.tier, f.fields
+	m.Headers, m.Entries = pairs(f.headers), pairs(f.entries)
 	for _, text := range f.descriptors {
 		parts, err := parseDescriptor(text)
 		if err != nil {
@@ -201,12 +182,11 @@ func (f *replayFlags) mapping(m *replay.Mapping) error {
 	return nil
 }
 
-func parsePair(flag, text string) (replay.Pair, error) {
-	name, field, found := strings.Cut(text, "=")
-	if !found || name == "" || field == "" {
-		return replay.Pair{}, fmt.Errorf("%s %q: write NAME=FIELD", flag, text)
+func pairs(fields map[string]string) (all []replay.Pair) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		all = append(all, replay.Pair{Name: name, Field: fields[name]})
 	}
-	return replay.Pair{Name: name, Field: field}, nil
+	return all
 }
 
 // parseDescriptor reads KEY=TEXT,KEY={FIELD},…

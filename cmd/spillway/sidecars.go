@@ -24,8 +24,7 @@ exits with 1 if their rules differ.`}},
 	}
 }
 
-func sidecarName(value any) string {
-	s, _ := value.(object)
+func sidecarName(s object) string {
 	if isTrue(s, "self") {
 		return text(s, "id") + " (asked)"
 	}
@@ -60,8 +59,7 @@ func (s *session) showRules() {
 	})
 }
 
-func ruleName(value any) string {
-	r, _ := value.(object)
+func ruleName(r object) string {
 	all := text(r, "rule")
 	if name := text(r, "name"); name != "" && name != all {
 		all += " (" + name + ")"
@@ -73,8 +71,7 @@ func ruleName(value any) string {
 }
 
 // ruleLimit is the limit of a rule, or the reason and end of a block.
-func ruleLimit(value any) string {
-	r, _ := value.(object)
+func ruleLimit(r object) string {
 	if l := inner(r, "limit"); l != nil {
 		return limit(l)
 	}

@@ -46,8 +46,7 @@ control is named, --tier alone asks the sidecar.`},
 }
 
 // userBlock is the block of a user.
-func userBlock(value any) string {
-	u, _ := value.(object)
+func userBlock(u object) string {
 	if !isTrue(u, "blocked") {
 		return ""
 	}

@@ -144,8 +144,7 @@ func limits(value any) string {
 }
 
 // blocked is until when a block holds, and why: of an object with until and reason.
-func blocked(value any) string {
-	b, _ := value.(object)
+func blocked(b object) string {
 	all := "for ever"
 	if until := when(b["until"]); until != "" {
 		all = "until " + until
@@ -161,14 +160,21 @@ func quoted(text string) string {
 	return fmt.Sprintf(" %q", text)
 }
 
-// formats are the functions that columns name.
+// formats are the functions that columns name: of the value of a field, or of the whole object.
 var formats = map[string]func(value any) string{
-	"when": when, "span": span, "limit": limit, "limits": limits, "blocked": blocked, "userBlock": userBlock,
-	"keyState": keyState, "left": left, "fullIn": fullIn, "coolDown": coolDown, "sidecarName": sidecarName,
-	"ruleName": ruleName, "ruleLimit": ruleLimit, "requestWords": requestWords, "changeWords": changeWords,
-	"orNone":     orNone,
-	"chargeLeft": chargeLeft, "chargeCost": chargeCost, "refuses": refuses, "orNo": orNo, "named": named,
-	"beatenBy": beatenBy,
+	"when": when, "span": span, "limit": limit, "limits": limits, "coolDown": coolDown, "orNone": orNone, "orNo": orNo,
+	"blocked": of(blocked), "userBlock": of(userBlock), "keyState": of(keyState), "left": of(left),
+	"fullIn": of(fullIn), "sidecarName": of(sidecarName), "ruleName": of(ruleName), "ruleLimit": of(ruleLimit),
+	"requestWords": of(requestWords), "changeWords": of(changeWords), "chargeLeft": of(chargeLeft),
+	"chargeCost": of(chargeCost), "refuses": of(refuses), "named": of(named), "beatenBy": of(beatenBy),
+}
+
+// of makes the function of a column from one of an object.
+func of(format func(o object) string) func(value any) string {
+	return func(value any) string {
+		o, _ := value.(object)
+		return format(o)
+	}
 }
 
 // counted is a number of things.

@@ -9,8 +9,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Control is what `spillway control` reads besides the variables of Redis, CACHE_KEY_PREFIX and KEY_SECRET, which have
-// to be those of the sidecars. Sidecars do not read it.
+// Control is what `spillway control serve` reads besides the variables of Redis, CACHE_KEY_PREFIX and KEY_SECRET, which
+// have to be those of the sidecars. Sidecars do not read it.
 type Control struct {
 	// where PostgreSQL is: postgres://user:password@host:port/name
 	Database     string `env:"CONTROL_DATABASE_URL"`
