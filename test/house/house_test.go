@@ -52,6 +52,7 @@ var rooms = map[string][]string{
 	},
 	"cmd/sidecar":      {"sidecar"},
 	"cmd/spillway":     {"rules", "control", "whatif", "sidecar/settings"},
+	"test/must":        {},
 	"test/servers":     {},
 	"test/integration": {},
 	"test/simulation":  {},
