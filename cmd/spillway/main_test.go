@@ -125,7 +125,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "time must be formatted as key=value", []string{"replay", "--rules", good, "--field", "time", log}},
 		{exitUsage, "write KEY=TEXT", []string{"replay", "--rules", good, "--descriptor", "a", log}},
 		{exitUsage, `"pfad" is not what a field can be`, []string{"replay", "--rules", good, "--field", "pfad=x", log}},
-		{exitUsage, `no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
+		{exitUsage, `have no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
 		{exitUsage, "is a directory", []string{"replay", "--rules", good, "--report", t.TempDir(), log}},
 	} {
 		got := call("", c.args...)

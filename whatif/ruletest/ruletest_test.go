@@ -184,7 +184,7 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 	f.Rules, f.Path = []string{"rules.yaml"}, "testdata/t.yaml"
 	f.Tests[0].Domain = "edge"
 	_, err = Run(f)
-	if err == nil || !strings.Contains(err.Error(), `the rules are without domain "edge": name one of ["shop"]`) {
+	if err == nil || !strings.Contains(err.Error(), `the rules have no domain "edge": name one of ["shop"]`) {
 		t.Errorf("an unknown domain is: %v", err)
 	}
 	_, err = Read(folder + "/none.yaml")

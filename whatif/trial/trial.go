@@ -128,7 +128,7 @@ func (t *Trial) Domain(asked string) (string, error) {
 	case asked == "":
 		return "", fmt.Errorf("the rules have %d domains: name one of %q", len(names), names)
 	case t.Load.Set.Domain(asked) == nil:
-		return "", fmt.Errorf("the rules are without domain %q: name one of %q", asked, names)
+		return "", fmt.Errorf("the rules have no domain %q: name one of %q", asked, names)
 	}
 	return asked, nil
 }
