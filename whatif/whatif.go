@@ -1,6 +1,6 @@
-// Package trial decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put
+// Package whatif decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put
 // together for tests of rules and replays of logs. It opens no connection and waits for nothing.
-package trial
+package whatif
 
 import (
 	"context"
