@@ -106,7 +106,7 @@ func (in *input) read(r *http.Request, all *schemas) (any, *Problem) {
 		return nil, Bad("the query cannot be read: %v", err)
 	}
 	for i := range in.parameters {
-		in.parameters[i].read(c, r, query, into.Elem())
+		in.parameters[i].readInto(c, r, query, into.Elem())
 	}
 	in.refuseUnknown(c, query)
 	if in.body != nil {
@@ -136,8 +136,8 @@ func (in *input) refuseUnknown(c *checker, query url.Values) {
 	}
 }
 
-// read reads one parameter into its field.
-func (p *parameter) read(c *checker, r *http.Request, query url.Values, into reflect.Value) {
+// readInto reads one parameter into its field.
+func (p *parameter) readInto(c *checker, r *http.Request, query url.Values, into reflect.Value) {
 	name, values := p.In+"."+p.Name, p.values(r, query)
 	switch {
 	case len(values) == 0 && p.Required:
