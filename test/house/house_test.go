@@ -53,6 +53,7 @@ var rooms = map[string][]string{
 	"cmd/sidecar":      {"sidecar"},
 	"cmd/spillway":     {"rules", "control", "whatif", "sidecar/settings"},
 	"test/servers":     {},
+	"test/must":        {},
 	"test/integration": {},
 	"test/simulation":  {},
 	"test/stores":      {},
