@@ -68,8 +68,8 @@ func (a *API) claimed(ctx context.Context, action string, id *records.Identity) 
 	default:
 		return nil
 	}
-	return httpapi.NewProblem(http.StatusConflict, "a control keeps the domain %q, and would undo this: change it there"+
-		" with `spillway %s --domain %s --control URL`", id.Domain, command, id.Domain)
+	return httpapi.NewProblem(http.StatusConflict, "a control keeps the domain %q, and would undo this: change it "+
+		"there with `spillway %s --domain %s --control URL`", id.Domain, command, id.Domain)
 }
 
 // until is the end of a block, given as an instant or as a duration from now; zero: none.
