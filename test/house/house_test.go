@@ -54,7 +54,6 @@ var rooms = map[string][]string{
 	"cmd/spillway":     {"rules", "control", "whatif", "sidecar/settings"},
 	"test/must":        {},
 	"test/servers":     {},
-	"test/must":        {},
 	"test/integration": {},
 	"test/simulation":  {},
 	"test/stores":      {},
