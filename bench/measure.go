@@ -21,8 +21,13 @@ type figures struct {
 	Others                  float64 // share of the processors that programs outside the benchmark used
 	WithoutRedis            float64 // decisions, those of the warm-up, too
 	Counter, Key            float64 // bytes that Redis takes for a counter: of its memory, and by MEMORY USAGE of a key
-	Errors, Wrong           int
-	FirstError              string
+	failures
+}
+
+// failures are calls without an answer, and answers that are wrong.
+type failures struct {
+	Errors, Wrong int
+	FirstError    string
 }
 
 // counters are the sums since the start of each process, at one moment.
@@ -198,6 +203,6 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Calls:     calls / n,
 		Others: max(0, ratio(float64(after.machine.busy-before.machine.busy-ours),
 			float64(after.machine.all-before.machine.all))),
-		Errors: seen.Errors, FirstError: seen.FirstError,
+		failures: failures{Errors: seen.Errors, FirstError: seen.FirstError},
 	}
 }
