@@ -59,7 +59,8 @@ var rooms = map[string][]string{
 	"whatif":      {"limit", "identity", "descriptors", "engine", "store/memory", "rules", "extauthz", "topk"},
 	"cmd/sidecar": {"sidecar", "sidecar/settings"},
 	"cmd/spillway": {
-		"descriptors", "rules", "telemetry", "control/archive", "control", "whatif", "sidecar/settings",
+		"descriptors", "admin/live", "rules", "admin", "telemetry", "control/archive", "control", "sidecar", "whatif",
+		"sidecar/settings",
 	},
 	"test/servers":     {},
 	"test/integration": {},
