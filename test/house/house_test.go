@@ -59,8 +59,7 @@ var rooms = map[string][]string{
 	"whatif":      {"limit", "identity", "descriptors", "engine", "store/memory", "rules", "extauthz", "topk"},
 	"cmd/sidecar": {"sidecar", "sidecar/settings"},
 	"cmd/spillway": {
-		"descriptors", "admin/live", "rules", "admin", "telemetry", "control/archive", "control", "sidecar", "whatif",
-		"sidecar/settings",
+		"descriptors", "rules", "telemetry", "control/archive", "control", "whatif", "sidecar/settings",
 	},
 	"test/servers":     {},
 	"test/integration": {},

@@ -20,8 +20,8 @@ var oldWords = []string{
 
 // laterWords are rooms that still have old words.
 var laterWords = []string{
-	"admin", "archive", "audit", "cmd", "control", "engine", "peers", "record", "records", "redis", "replay",
-	"rulediff", "ruletest", "settings", "sidecar", "store", "telemetry", "test/api", "test/control", "test/simulation",
+	"admin", "archive", "audit", "control", "engine", "peers", "record", "records", "redis", "replay",
+	"rulediff", "ruletest", "sidecar", "store", "telemetry", "test/api", "test/control", "test/simulation",
 	"trial", "wire", "xds",
 }
 
