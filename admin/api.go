@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // sources are the files whose comments describe requests and answers.
@@ -30,7 +30,7 @@ var TokenFile = httpapi.TokenFile{Variable: "ADMIN_TOKEN_FILE", Roles: Roles}
 type API struct {
 	Access  httpapi.Access
 	Engine  *engine.Engine
-	Records *records.Book
+	Records *profiles.Book
 	Doors   Doors
 	InUse   func() InUse
 	Config  func() ConfigView
@@ -62,7 +62,7 @@ func (a *API) Operations() *httpapi.API {
 	api := httpapi.New(httpapi.Config{
 		Title: "Spillway admin API", About: about, Access: a.Access, Within: 5 * time.Second, MaxBody: 1 << 20,
 		NUL:     true,
-		Sources: []fs.FS{sources, records.Sources, live.Sources}, Problem: unavailable,
+		Sources: []fs.FS{sources, profiles.Sources, live.Sources}, Problem: unavailable,
 	})
 	a.addReads(api)
 	a.addChanges(api)

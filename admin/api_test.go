@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/test/must"
@@ -36,7 +36,7 @@ func apiOf(t *testing.T, access httpapi.Access) (*API, *strings.Builder) {
 	e.Use(set)
 	log := new(strings.Builder)
 	return &API{
-		Access: access, Engine: e, Records: records.New(records.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Access: access, Engine: e, Records: profiles.New(profiles.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
 		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} },
 		Counted: manyDecisions, Events: new(live.Feed), EventsRole: httpapi.Operate,
 	}, log

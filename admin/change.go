@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // change changes the record of an identity, or only finds what that would do, and logs it.
 func (a *API) change(
-	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*records.Record),
+	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*profiles.Record),
 ) (*RecordChange, error) {
 	id, _, err := a.identity(of)
 	if err != nil {
@@ -26,7 +26,7 @@ func (a *API) change(
 	if dry {
 		change = a.Records.Preview
 	}
-	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *records.Record) {
+	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *profiles.Record) {
 		edit(r)
 		if note != nil {
 			r.Note = *note
@@ -48,7 +48,7 @@ func (a *API) change(
 
 // claimed refuses a change that a control would undo, and names the command that asks the control for it. A control
 // keeps all blocks, and tiers and limits of users; it does not end blocks that it does not know.
-func (a *API) claimed(ctx context.Context, action string, id *records.Identity) error {
+func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity) error {
 	claimed, err := a.Records.Claimed(ctx, id.Domain)
 	if err != nil || !claimed {
 		return err
@@ -57,7 +57,7 @@ func (a *API) claimed(ctx context.Context, action string, id *records.Identity) 
 	switch {
 	case action == "block":
 		command = fmt.Sprintf("blocks set %s/%s", id.Kind, id.Text())
-	case action == "tier" && id.Kind == records.User:
+	case action == "tier" && id.Kind == profiles.User:
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
 		record, err := a.Records.Get(ctx, *id)
@@ -68,8 +68,8 @@ func (a *API) claimed(ctx context.Context, action string, id *records.Identity) 
 	default:
 		return nil
 	}
-	return httpapi.NewProblem(http.StatusConflict, "a control keeps the domain %q, and would undo this: change it there"+
-		" with `spillway %s --domain %s --control URL`", id.Domain, command, id.Domain)
+	return httpapi.NewProblem(http.StatusConflict, "a control keeps the domain %q, and would undo this: change it "+
+		"there with `spillway %s --domain %s --control URL`", id.Domain, command, id.Domain)
 }
 
 // until is the end of a block, given as an instant or as a duration from now; zero: none.
@@ -79,7 +79,7 @@ func (a *API) until(until time.Time, span string) (time.Time, error) {
 		if !until.IsZero() {
 			return until, httpapi.Cannot("until and for are both given: give one of them")
 		}
-		length, err := records.ParseSpan(span)
+		length, err := profiles.ParseSpan(span)
 		if err != nil {
 			return until, httpapi.Cannot("for: %v", err)
 		}

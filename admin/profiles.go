@@ -10,7 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // Whom is the part of a request that names an identity: a domain, and one of the others.
@@ -46,7 +46,7 @@ type Span string
 
 // Schema describes it.
 func (*Span) Schema() *httpapi.Schema {
-	return &httpapi.Schema{Type: "string", Pattern: records.SpanPattern}
+	return &httpapi.Schema{Type: "string", Pattern: profiles.SpanPattern}
 }
 
 // BlockRequest asks to refuse all requests of an identity.
@@ -78,8 +78,8 @@ type TierRequest struct {
 	// the tier; an empty one goes back to the rule file's
 	Tier *string `json:"tier,omitempty" in:"0..256"`
 	// limits of the identity's own; an empty list goes back to the rule file's
-	Limits *[]records.LimitRequest `json:"limits,omitempty" in:"0..16"`
-	Note   *string                 `json:"note,omitempty" in:"0..1024"` // a note for operators
+	Limits *[]profiles.LimitRequest `json:"limits,omitempty" in:"0..16"`
+	Note   *string                  `json:"note,omitempty" in:"0..1024"` // a note for operators
 	// changes nothing, and answers with what would change
 	DryRun bool `json:"dry_run,omitempty"`
 }
@@ -128,7 +128,7 @@ type LimitView struct {
 }
 
 // viewOf is a record as answers show it; nil for none.
-func viewOf(r *records.Record) *RecordView {
+func viewOf(r *profiles.Record) *RecordView {
 	if r == nil {
 		return nil
 	}
@@ -169,16 +169,16 @@ func (a *API) domain(name string) (*descriptors.CompiledDomain, error) {
 }
 
 // identity is the identity that a request names, if it names one alone.
-func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
+func (a *API) identity(w *Whom) (id profiles.Identity, named bool, err error) {
 	d, err := a.domain(w.Domain)
 	if err != nil {
 		return id, false, err
 	}
 	count := 0
-	names := map[records.Kind]string{records.User: w.User, records.Tenant: w.Tenant, records.APIKey: w.APIKey}
+	names := map[profiles.Kind]string{profiles.User: w.User, profiles.Tenant: w.Tenant, profiles.APIKey: w.APIKey}
 	for kind, name := range names {
 		if name != "" {
-			id, count = records.Identity{Domain: d.Name, Kind: kind, Name: name}, count+1
+			id, count = profiles.Identity{Domain: d.Name, Kind: kind, Name: name}, count+1
 		}
 	}
 	if w.IP != "" {
@@ -187,7 +187,7 @@ func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
 			return id, false, httpapi.Cannot("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24",
 				w.IP)
 		}
-		id = records.Identity{Domain: d.Name, Kind: records.Network,
+		id = profiles.Identity{Domain: d.Name, Kind: profiles.Network,
 			Network: netip.PrefixFrom(network.Addr(), network.Bits()).Masked()}
 		count++
 	}
@@ -195,14 +195,14 @@ func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
 }
 
 // whom is an identity as answers show it.
-func whom(id records.Identity) Whom {
+func whom(id profiles.Identity) Whom {
 	w := Whom{Domain: id.Domain}
 	switch id.Kind {
-	case records.User:
+	case profiles.User:
 		w.User = id.Name
-	case records.Tenant:
+	case profiles.Tenant:
 		w.Tenant = id.Name
-	case records.APIKey:
+	case profiles.APIKey:
 		w.APIKey = id.Name
 	default:
 		w.IP = Network(id.Text())
@@ -214,14 +214,14 @@ func whom(id records.Identity) Whom {
 func (a *API) block(ctx context.Context, in *httpapi.Sent[BlockRequest]) (*RecordChange, error) {
 	ask := &in.Body
 	until, err := a.until(ask.Until, string(ask.For))
-	if err == nil && !records.Printable(ask.Reason) {
+	if err == nil && !profiles.Printable(ask.Reason) {
 		err = httpapi.Cannot("the reason must have no control characters")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.change(ctx, "block", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *records.Record) {
-		r.Block = &records.Block{Reason: ask.Reason, Until: until}
+	return a.change(ctx, "block", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Record) {
+		r.Block = &profiles.Block{Reason: ask.Reason, Until: until}
 	})
 }
 
@@ -231,10 +231,10 @@ func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*R
 	if ask.Lift && ask.APIKey != "" {
 		return nil, httpapi.Cannot("lift needs a user, a tenant or an ip: blocks of the rule file do not name API keys")
 	}
-	return a.change(ctx, "unblock", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *records.Record) {
+	return a.change(ctx, "unblock", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Record) {
 		r.Block = nil
 		if ask.Lift {
-			r.Block = &records.Block{Lifted: true}
+			r.Block = &profiles.Block{Lifted: true}
 		}
 	})
 }
@@ -248,15 +248,15 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 	case ask.Tier == nil && ask.Limits == nil && ask.Note == nil:
 		return nil, httpapi.Cannot("tier, limits and note are missing: give at least one of them")
 	}
-	var limits []records.Limit
+	var limits []profiles.Limit
 	if ask.Limits != nil {
 		var err error
-		limits, err = records.ReadLimits(*ask.Limits)
+		limits, err = profiles.ReadLimits(*ask.Limits)
 		if err != nil {
 			return nil, httpapi.Cannot("%v", err)
 		}
 	}
-	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.unknownTier(ask), func(r *records.Record) {
+	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.unknownTier(ask), func(r *profiles.Record) {
 		if ask.Tier != nil {
 			r.Tier = *ask.Tier
 		}

@@ -106,7 +106,7 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 }
 
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
-// one with fewer tokens left. It reports whether it does. A decision that was not counted is without numbers.
+// one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
 	refused, wait := d.Outcome == limit.Refused, waitOf(effect, d)
 	switch {

@@ -18,7 +18,7 @@ const (
 	Exempt            // by an allow
 	Shadowed          // would have been refused, but the sidecar is in shadow mode
 	NoLimit           // nothing applied
-	Unknown           // the domain is without rules
+	Unknown           // the domain has no rules
 	Malformed         // contradicts itself, and was refused for that
 	Outcomes
 )

@@ -45,7 +45,7 @@ func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
 	return d
 }
 
-// bodiless reports whether a response of that status is without a body. Envoy would send one, and the client would take
+// bodiless reports whether a response of that status has no body. Envoy would send one, and the client would take
 // it for the beginning of the next response.
 func (d *denial) bodiless() bool {
 	return d.status == http.StatusNoContent || d.status == http.StatusResetContent || d.status == http.StatusNotModified

@@ -86,7 +86,7 @@ func (m *Message) Exceeds(size int) bool {
 	return exceeds
 }
 
-// excess makes the request one that is refused because it brings too much. It is without a subject.
+// excess makes the request one that is refused because it brings too much. It has no subject.
 func (m *Message) excess() {
 	m.Request = descriptors.Request{Domain: cmp.Or(m.Request.Domain, m.domain), Excess: m.share.Excess}
 }

@@ -25,7 +25,7 @@ type Config struct {
 	Engine door.Decider
 	Intake *door.Intake // what messages may bring; nil: each alone is bounded
 
-	// DefaultDomain is the domain of requests whose route is without context extension `domain`. Default: the domain
+	// DefaultDomain is the domain of requests whose route has no context extension `domain`. Default: the domain
 	// without a name, which is in no file.
 	DefaultDomain string
 

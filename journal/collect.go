@@ -90,7 +90,7 @@ func (s *usageSource) addRow(w *writer, list int, t *table, at int) {
 	w.add(list, &row)
 }
 
-// addRests adds what is without a row.
+// addRests adds what has no row.
 func (s *usageSource) addRests(w *writer) {
 	for list := range s.page.rest {
 		for of := range s.page.rest[list] {

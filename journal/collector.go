@@ -38,7 +38,7 @@ type page struct {
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
-	rest       [2]rests            // what is without a row: of identities and of endpoints
+	rest       [2]rests            // what has no row: of identities and of endpoints
 	// rows without room: of identities and of endpoints, which were folded, and of keys
 	dropped [3]int64
 }

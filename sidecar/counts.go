@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/journal"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
@@ -22,7 +22,7 @@ type counts struct {
 	redis       *store.Redis // nil: everything is counted in memory
 	memory      *memory.Memory
 	keys        *identity.KeySets
-	records     *records.Book
+	records     *profiles.Book
 	engine      *engine.Engine
 	journal     *journal.Journal // nil: nothing is recorded
 	journalConn *redis.Client    // its own, so that decisions do not wait for it

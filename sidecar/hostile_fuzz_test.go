@@ -10,7 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/rules"
@@ -49,7 +49,7 @@ func replyOf(kind byte, text string) []byte {
 // readers is all that reads what Redis replies and publishes, without anything that recovers from a panic.
 type readers struct {
 	store     *store.Redis
-	book      *records.Book
+	book      *profiles.Book
 	peers     *peers.Peers
 	documents func() ([]rules.Document, error)
 }
@@ -64,9 +64,9 @@ func openReaders(f *testing.F, address string) *readers {
 		Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
-	r.book = records.New(records.Config{
+	r.book = profiles.New(profiles.Config{
 		Redis: client, Index: "index",
-		Key: func(id *records.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
+		Key: func(id *profiles.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
 		Publish: func(context.Context, string, string) error { return nil },
 	})
 	f.Cleanup(func() { r.book.Close() })
@@ -92,8 +92,8 @@ func openReaders(f *testing.F, address string) *readers {
 func (r *readers) read(ctx context.Context) {
 	r.store.Serve([]string{"shop", "mail"})
 	r.book.Outdate()
-	user := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
-	r.book.Ask(ctx, []records.Identity{user, {Domain: "shop", Kind: records.Secret, Name: "ab"}})
+	user := profiles.Identity{Domain: "shop", Kind: profiles.User, Name: "ann"}
+	r.book.Ask(ctx, []profiles.Identity{user, {Domain: "shop", Kind: profiles.Secret, Name: "ab"}})
 	_, _ = r.book.Get(ctx, user)
 	_, _ = r.peers.Cards(ctx)
 	_, _ = r.documents()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -54,13 +54,13 @@ func documents(reply any) (all []rules.Document, err error) {
 // keysOf returns what looks up API keys of a domain that no rule file has.
 func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
 	return func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
-		if !s.counts.records.Kinds(domain).Has(records.Secret) {
+		if !s.counts.records.Kinds(domain).Has(profiles.Secret) {
 			return identity.Key{}, false
 		}
-		id := records.Identity{Domain: domain, Kind: records.Secret, Name: hex.EncodeToString(digest[:])}
+		id := profiles.Identity{Domain: domain, Kind: profiles.Secret, Name: hex.EncodeToString(digest[:])}
 		value, fresh := s.counts.records.Cached(&id)
 		if !fresh {
-			value = s.counts.records.Ask(ctx, []records.Identity{id})[0]
+			value = s.counts.records.Ask(ctx, []profiles.Identity{id})[0]
 		}
 		key, known := value.(*identity.Key)
 		if !known || key == nil {
@@ -71,7 +71,7 @@ func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byt
 }
 
 // prepareKey is the API key of a record in the terms of package identity.
-func prepareKey(r *records.Record) any {
+func prepareKey(r *profiles.Record) any {
 	if r.Key == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/redis/peers"
 )
@@ -25,23 +25,23 @@ const (
 
 // openRecords makes the book of records, in Redis or, without one, in this process.
 func (s *Sidecar) openRecords() {
-	cfg := records.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience,
+	cfg := profiles.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience,
 		OnError: s.recordFailed}
 	if s.counts.redis == nil {
-		s.counts.records = records.New(cfg)
+		s.counts.records = profiles.New(cfg)
 		return
 	}
 	keys := s.recordKeys()
 	cfg.Redis = s.counts.redis.Client()
-	cfg.Key = func(id *records.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
+	cfg.Key = func(id *profiles.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index, cfg.Claims, cfg.Serves = keys.Shared("index"), keys.Shared("claims"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
 		return s.updates.peers.Send(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
-	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
+	cfg.Missing = func(ctx context.Context, ids []profiles.Identity) error {
 		return askForRecords(ctx, cfg.Redis, keys, ids)
 	}
-	s.counts.records = records.New(cfg)
+	s.counts.records = profiles.New(cfg)
 }
 
 // hasRules reports whether there are rules for a domain, or no rules at all yet.
@@ -51,7 +51,7 @@ func (s *Sidecar) hasRules(domain string) bool {
 }
 
 // askForRecords asks the control plane to put records back before others.
-func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []records.Identity) error {
+func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []profiles.Identity) error {
 	var all []peers.MissingRecord
 	for i := range ids {
 		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
@@ -130,8 +130,8 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
 // both were checked before it was written.
-func prepareRecord(id *records.Identity, r *records.Record) any {
-	if id.Kind == records.Secret {
+func prepareRecord(id *profiles.Identity, r *profiles.Record) any {
+	if id.Kind == profiles.Secret {
 		return prepareKey(r)
 	}
 	kind, _ := identity.ParseKind(id.Kind.String())
@@ -139,7 +139,7 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 	if r.Block != nil {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}
-	for _, l := range r.Limits[:min(len(r.Limits), records.MaxLimits)] {
+	for _, l := range r.Limits[:min(len(r.Limits), profiles.MaxLimits)] {
 		if one, err := l.Compile(); err == nil {
 			d.Limits = append(d.Limits, one)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/journal"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules/xds"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
@@ -21,7 +21,7 @@ type Stats struct {
 	Share       *memory.Stats `labels:"store=share"`
 	Redis       *store.RedisStats
 	Live        *LiveStats
-	Records     *records.Stats
+	Records     *profiles.Stats
 	Journal     *journal.Stats
 	XDS         *xds.Status
 	Connections connlimit.Stats

@@ -231,7 +231,7 @@ func withBreaker(reason string, state redis.BreakerState) string {
 	return reason
 }
 
-// KeysLoaded logs what became of a key set. Its source is without passwords.
+// KeysLoaded logs what became of a key set. Its source has no passwords.
 func (o *Observer) KeysLoaded(source string, keys int, err error) {
 	if err != nil {
 		o.log.Warn("key set not loaded, the last good keys stay", "source", source, "keys", keys, "error", err)

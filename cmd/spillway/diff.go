@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/whatif"
 	"github.com/spillway-mesh/spillway/whatif/rulediff"
-	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 func newDiff() *cobra.Command {
@@ -56,8 +56,8 @@ It exits with 1 if there is a difference.`,
 }
 
 func diffFiles(ctx context.Context, out *printer, cfg rules.FilesConfig, args []string) error {
-	old, oldErr := trial.Read(cfg, args[0])
-	new, newErr := trial.Read(cfg, args[1])
+	old, oldErr := whatif.Read(cfg, args[0])
+	new, newErr := whatif.Read(cfg, args[1])
 	err := errors.Join(oldErr, newErr)
 	if err != nil {
 		return err

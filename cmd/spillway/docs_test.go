@@ -51,7 +51,8 @@ func TestReferenceOfTheCommand(t *testing.T) {
 const commandPage = `# The command spillway
 
 This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) shows
-` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete words: ` + "`source <(spillway completion bash)`" + `.
+` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete words:
+` + "`source <(spillway completion bash)`" + `.
 
 %s
 ## Shared flags

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // Exit codes. The help of the program lists them.
@@ -62,7 +62,7 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 func report(err error, diagnostics io.Writer) int {
 	diagnostics = cleaned{to: diagnostics}
 	var ended exit
-	var rules *trial.Unloadable
+	var rules *whatif.Unloadable
 	var refusal *refusal
 	switch {
 	case err == nil:
@@ -75,7 +75,7 @@ func report(err error, diagnostics io.Writer) int {
 	}
 	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
 	switch {
-	case errors.Is(err, trial.ErrFault):
+	case errors.Is(err, whatif.ErrFault):
 		return exitInternal
 	case errors.As(err, &refusal):
 		return exitServer

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 const examples = "../../examples/rules"
@@ -125,7 +125,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "time must be formatted as key=value", []string{"replay", "--rules", good, "--field", "time", log}},
 		{exitUsage, "write KEY=TEXT", []string{"replay", "--rules", good, "--descriptor", "a", log}},
 		{exitUsage, `"pfad" is not what a field can be`, []string{"replay", "--rules", good, "--field", "pfad=x", log}},
-		{exitUsage, `no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
+		{exitUsage, `have no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
 		{exitUsage, "is a directory", []string{"replay", "--rules", good, "--report", t.TempDir(), log}},
 	} {
 		got := call("", c.args...)
@@ -139,7 +139,7 @@ func TestExitCodes(t *testing.T) {
 // TestFaultsHaveACodeOfTheirOwn: what the program itself breaks is not taken for a mistake of its caller.
 func TestFaultsHaveACodeOfTheirOwn(t *testing.T) {
 	var diagnostics bytes.Buffer
-	code := report(fmt.Errorf("a.yaml:3: %w: index out of range", trial.ErrFault), &diagnostics)
+	code := report(fmt.Errorf("a.yaml:3: %w: index out of range", whatif.ErrFault), &diagnostics)
 	if code != exitInternal || !strings.Contains(diagnostics.String(), "index out of range") {
 		t.Errorf("exit code %d: %s", code, diagnostics.String())
 	}

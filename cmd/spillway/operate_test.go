@@ -11,8 +11,9 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// operated starts a sidecar on memory, and returns how to name it.
-func operated(t *testing.T, environ ...string) string {
+// operated starts a sidecar on memory, and waits until it answers a command with these arguments. It returns how to
+// name it.
+func operated(t *testing.T, args []string, environ ...string) string {
 	t.Helper()
 	rules := write(t, "rules.yaml", goodRules+"  - { name: abusers, match: { users: [eve] }, action: block }\n")
 	cfg, err := settings.FromEnvironment(append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "RULES=" + rules},
@@ -37,8 +38,8 @@ func operated(t *testing.T, environ ...string) string {
 	})
 	at := "http://" + s.Addresses().Debug
 	servers.Await(t, "the rules", func() error {
-		if got := call("", "rules", "show", "--server", at); got.code != exitOK || !strings.Contains(got.out,
-			"per-user") {
+		got := call("", append([]string{"rules", "show", "--server", at}, args...)...)
+		if got.code != exitOK || !strings.Contains(got.out, "per-user") {
 			return exit(got.code)
 		}
 		return nil
@@ -47,7 +48,7 @@ func operated(t *testing.T, environ ...string) string {
 }
 
 func TestARunningSidecarIsAsked(t *testing.T) {
-	at := operated(t)
+	at := operated(t, nil)
 	const mallory = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"mallory"}]}]}`
 	for _, c := range []struct {
 		code           int
@@ -97,38 +98,16 @@ func TestATokenIsSentAlong(t *testing.T) {
 	if got := call("", "sidecars", "list"); got.code != exitServer || !strings.Contains(got.errors, "127.0.0.1:1") {
 		t.Errorf("SPILLWAY_SERVER is not asked: %+v", got)
 	}
-	cfg, err := settings.FromEnvironment([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "ADMIN_TOKEN_FILE=" + file,
-		"RULES=" + write(t, "r.yaml", goodRules)}, "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Output = io.Discard
-	s, err := sidecar.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	defer func() { cancel(); <-done; s.Close() }()
-	at = "http://" + s.Addresses().Debug
-	servers.Await(t, "the API", func() error {
-		if got := call("", "sidecars", "list", "--server", at, "--token-file", write(t, "token",
-			"0123456789abcdef\n")); got.code != exitOK {
-			return exit(got.code)
+	viewer := []string{"--token-file", write(t, "token", "0123456789abcdef\n")}
+	at = operated(t, viewer, "ADMIN_TOKEN_FILE="+file)
+	for _, server := range []string{at, strings.TrimPrefix(at, "http://")} {
+		got := call("", "sidecars", "list", "--server", server)
+		if got.code != exitServer || !strings.Contains(got.errors, "401") {
+			t.Errorf("%s without the token: %+v", server, got)
 		}
-		return nil
-	})
-	if got := call("", "sidecars", "list", "--server", at); got.code != exitServer || !strings.Contains(got.errors,
-		"401") {
-		t.Errorf("without the token: %+v", got)
 	}
-	if got := call("", "sidecars", "list", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer ||
-		!strings.Contains(got.errors, "401") {
-		t.Errorf("an address without http:// is not asked: %+v", got)
-	}
-	if got := call("", "block", "x", "--server", at, "--token-file", write(t, "token",
-		"0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
+	got := call("", append([]string{"block", "x", "--server", at}, viewer...)...)
+	if got.code != exitServer || !strings.Contains(got.errors, "403") {
 		t.Errorf("with a token that may view: %+v", got)
 	}
 }

@@ -130,26 +130,30 @@ func answering(t *testing.T, pages map[string]string) string {
 	return server.URL
 }
 
-// TestANarrowTerminal: columns are left out from the right, and none with -o wide.
+// TestANarrowTerminal: a column is cut where there is room for it, those behind it are left out, and none with -o wide.
 func TestANarrowTerminal(t *testing.T) {
-	rows := []object{{"a": "1234", "b": "1234", "c": "refused"}}
+	rows := []object{{"a": "1234", "b": "1234", "c": "refused", "d": "0123456789abcdef"}}
+	const all = "A     B     C        D\n1234  1234  refused  0123456789abcdef\n"
 	for _, c := range []struct {
 		width  int
 		format string
 		colour bool
 		want   string
 	}{
-		{0, "table", false, "A     B     C\n1234  1234  refused\n"},
-		{19, "table", false, "A     B     C\n1234  1234  refused\n"},
+		{0, "table", false, all},
+		{37, "table", false, all},
+		{36, "table", false, "A     B     C        D\n1234  1234  refused  0123456789abcd…\n"},
+		{33, "table", false, "A     B     C        D\n1234  1234  refused  0123456789a…\n"},
+		{32, "table", false, "A     B     C\n1234  1234  refused\n"},
 		{18, "table", false, "A     B\n1234  1234\n"},
 		{2, "table", false, "A\n1234\n"},
-		{2, "wide", false, "A     B     C\n1234  1234  refused\n"},
-		{0, "table", true,
+		{2, "wide", false, all},
+		{20, "table", true,
 			"\x1b[1mA\x1b[0m     \x1b[1mB\x1b[0m     \x1b[1mC\x1b[0m\n1234  1234  \x1b[31mrefused\x1b[0m\n"},
 	} {
 		var out strings.Builder
 		p := &printer{out: cleaned{to: &out}, raw: &out, format: c.format, width: c.width, colour: c.colour}
-		if p.table(rows, columns("A a | B b | C c state")); out.String() != c.want {
+		if p.table(rows, columns("A a | B b | C c state | D d")); out.String() != c.want {
 			t.Errorf("%d %s: %q, want %q", c.width, c.format, out.String(), c.want)
 		}
 	}
@@ -199,13 +203,16 @@ func TestWatchRepeats(t *testing.T) {
 
 // TestEventsAreFollowed prints refusals of a sidecar's stream until it ends.
 func TestEventsAreFollowed(t *testing.T) {
-	server := answering(t, map[string]string{"/v1/events": ": refusals follow\n\nevent: refusal\ndata: " +
+	const described = `{"at":"2026-11-19T10:00:00Z","domain":"d","outcome":"refused","entries":{"user":"ann"}}`
+	server := answering(t, map[string]string{"/v1/events": ": refusals follow\n\ndata: " + described + "\n\ndata: " +
 		`{"at":"2026-11-19T10:00:00.5Z","domain":"d","outcome":"refused","rule":"r","user":"a\u001b",` +
 		`"method":"GET","path":"/x"}` +
 		"\n\nevent: dropped\ndata: {\"count\":7}\n\n"})
 	got := call("", "events", "list", "-f", "--server", server)
-	for _, want := range []string{`2026-11-19T10:00:00Z  refused  d  user "a\x1b"  rule r  GET /x`,
-		"7 refusals are not shown"} {
+	for _, want := range []string{
+		`2026-11-19T10:00:00Z  refused  d  user "a\x1b"  rule r  GET /x`, "d  user=ann  rule -",
+		"7 refusals are not shown",
+	} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is missing:\n%s", want, got.out)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // ruleText is a rule file and the domain that it is about.
@@ -39,7 +39,7 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 		names = append(names, files...)
 	}
 	if len(names) > 1 {
-		_, err := trial.Read(rules.FilesConfig{}, names...)
+		_, err := whatif.Read(rules.FilesConfig{}, names...)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, &trial.Unloadable{Load: rules.Load{Problems: wrong}}
+		return nil, &whatif.Unloadable{Load: rules.Load{Problems: wrong}}
 	}
 	return all, nil
 }

@@ -104,7 +104,7 @@ func newTokens() *cobra.Command {
 	create := &cobra.Command{
 		Use: "create ROLE NAME", Short: "Make a token", Args: between(2, 2),
 		ValidArgs: []string{"viewer", "operator", "admin"},
-		Example:   "  spillway tokens create admin alice\n  spillway tokens create operator bob --domains shop,shop-test",
+		Example:   "  spillway tokens create admin alice\n  spillway tokens create operator bob --domains shop,test",
 		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for
 CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and
 admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then refused,

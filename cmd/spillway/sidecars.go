@@ -123,7 +123,8 @@ func (s *session) event(data []byte) {
 	default:
 		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"), cmp.Or(plain(text(o, "rule")), "-"),
+			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"),
+			cmp.Or(plain(text(o, "rule")), "-"),
 			cmp.Or(plain(request), "-"))
 	}
 }

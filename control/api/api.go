@@ -20,7 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
@@ -91,7 +91,7 @@ func (a *API) Operations() *httpapi.API {
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},
 		Within: AnswerWithin, MaxBody: database.MaxTextBytes + 1<<20, Problem: a.problem, Log: a.Log,
-		Sources: []fs.FS{sources, database.Sources, records.Sources, rulediff.Sources},
+		Sources: []fs.FS{sources, database.Sources, profiles.Sources, rulediff.Sources},
 	})
 	a.addRules(api)
 	a.addProfiles(api)

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // named is the path of a tier or a user.
@@ -212,8 +212,8 @@ func (a *API) setTier(ctx context.Context, in *setTier) (*database.Tier, error) 
 }
 
 // checkLimits returns what is wrong with limits.
-func checkLimits(limits []records.LimitRequest) error {
-	_, err := records.ReadLimits(limits)
+func checkLimits(limits []profiles.LimitRequest) error {
+	_, err := profiles.ReadLimits(limits)
 	if err != nil {
 		return httpapi.Cannot("%v", err)
 	}

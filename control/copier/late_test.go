@@ -60,9 +60,10 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: u.Marshal()})
 	ctx := context.Background()
 	must.Do(t, w.nameAll(ctx, w.conn))
+	// as mergeLines does it, in two steps
 	const merge = `INSERT INTO profiles AS u (domain, name, quota_hour, updated_by) SELECT 'api', name, 5, 'x' FROM
 	  unnest($1::text[]) AS l (name) ORDER BY name
-	  ON CONFLICT (domain, kind, name) DO UPDATE SET quota_hour = excluded.quota_hour` // as mergeLines does it, in two steps
+	  ON CONFLICT (domain, kind, name) DO UPDATE SET quota_hour = excluded.quota_hour`
 	load, err := w.db.Begin(ctx)
 	if err == nil {
 		_, err = load.Exec(ctx, merge, []string{name(0)})

@@ -52,8 +52,8 @@ func (d *DB) SetBlock(ctx context.Context, by Actor, s Subject, r BlockRequest, 
 		  INSERT INTO profiles (domain, kind, name, blocked, block_reason, blocked_until)
 		  VALUES (@domain, @kind, @name, true, @reason, @until) ON CONFLICT (domain, kind, name) DO UPDATE
 		  SET blocked = true, block_reason = excluded.block_reason, blocked_until = excluded.blocked_until
-		  RETURNING domain, kind, name, block_reason AS reason, blocked_until AS
-		  until, revision, updated_by, updated_at`,
+		  RETURNING domain, kind, name, block_reason AS reason, blocked_until AS until, revision, updated_by,
+		  updated_at`,
 			args, func(b *Block) int64 { return b.Revision })
 		return err
 	})

@@ -8,35 +8,35 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // APIKey is an API key, without its secret.
 type APIKey struct {
-	Domain          string                 `json:"domain"`
-	ID              string                 `json:"id"`
-	Prefix          string                 `json:"prefix"` // what its secret begins with
-	UserName        string                 `json:"user"`
-	Tier            *string                `json:"tier"`
-	Limits          []records.LimitRequest `json:"limits"` // its own, in place of its user's
-	ExpiresAt       *time.Time             `json:"expires_at"`
-	RevokedAt       *time.Time             `json:"revoked_at"`
-	RevokedBy       *string                `json:"revoked_by"`
-	LastUsedAt      *time.Time             `json:"last_used_at"`
-	TotalRequests   int64                  `json:"total_requests"`
-	RefusedRequests int64                  `json:"refused_requests"` // of these
-	Revision        int64                  `json:"revision" etag:""`
-	CreatedBy       string                 `json:"created_by"`
-	CreatedAt       time.Time              `json:"created_at"`
+	Domain          string                  `json:"domain"`
+	ID              string                  `json:"id"`
+	Prefix          string                  `json:"prefix"` // what its secret begins with
+	UserName        string                  `json:"user"`
+	Tier            *string                 `json:"tier"`
+	Limits          []profiles.LimitRequest `json:"limits"` // its own, in place of its user's
+	ExpiresAt       *time.Time              `json:"expires_at"`
+	RevokedAt       *time.Time              `json:"revoked_at"`
+	RevokedBy       *string                 `json:"revoked_by"`
+	LastUsedAt      *time.Time              `json:"last_used_at"`
+	TotalRequests   int64                   `json:"total_requests"`
+	RefusedRequests int64                   `json:"refused_requests"` // of these
+	Revision        int64                   `json:"revision" etag:""`
+	CreatedBy       string                  `json:"created_by"`
+	CreatedAt       time.Time               `json:"created_at"`
 }
 
 // KeyRequest asks for a new API key.
 type KeyRequest struct {
-	ID        string                 `json:"id"`
-	User      string                 `json:"user"`
-	Tier      *string                `json:"tier,omitempty"`
-	Limits    []records.LimitRequest `json:"limits,omitempty"`
-	ExpiresAt *time.Time             `json:"expires_at,omitempty"`
+	ID        string                  `json:"id"`
+	User      string                  `json:"user"`
+	Tier      *string                 `json:"tier,omitempty"`
+	Limits    []profiles.LimitRequest `json:"limits,omitempty"`
+	ExpiresAt *time.Time              `json:"expires_at,omitempty"`
 }
 
 // NewKey is a new API key with its secret, which is shown this once.

@@ -8,28 +8,28 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // Tier is a plan that users and API keys are on.
 type Tier struct {
-	Domain      string                 `json:"domain"`
-	Name        string                 `json:"name"`
-	DisplayName string                 `json:"display_name"`
-	Limits      []records.LimitRequest `json:"limits"` // of each user of the tier; none: those of the rules alone
-	Price       *float64               `json:"price"`
-	Rank        int32                  `json:"rank"` // lists are in this order
-	Revision    int64                  `json:"revision" etag:""`
-	UpdatedBy   string                 `json:"updated_by"`
-	UpdatedAt   time.Time              `json:"updated_at"`
+	Domain      string                  `json:"domain"`
+	Name        string                  `json:"name"`
+	DisplayName string                  `json:"display_name"`
+	Limits      []profiles.LimitRequest `json:"limits"` // of each user of the tier; none: those of the rules alone
+	Price       *float64                `json:"price"`
+	Rank        int32                   `json:"rank"` // lists are in this order
+	Revision    int64                   `json:"revision" etag:""`
+	UpdatedBy   string                  `json:"updated_by"`
+	UpdatedAt   time.Time               `json:"updated_at"`
 }
 
 // TierRequest is what a tier shall be.
 type TierRequest struct {
-	DisplayName string                 `json:"display_name,omitempty"`
-	Limits      []records.LimitRequest `json:"limits,omitempty"`
-	Price       *float64               `json:"price,omitempty"`
-	Rank        int64                  `json:"rank,omitempty"`
+	DisplayName string                  `json:"display_name,omitempty"`
+	Limits      []profiles.LimitRequest `json:"limits,omitempty"`
+	Price       *float64                `json:"price,omitempty"`
+	Rank        int64                   `json:"rank,omitempty"`
 }
 
 const tierColumns = `domain, name, display_name, limits, price::float8 AS price, rank, revision, updated_by, updated_at`

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // User is a user of a domain.
@@ -112,9 +112,9 @@ func (d *DB) DeleteUser(ctx context.Context, by Actor, domain, name string, want
 }
 
 // Quotas are the limits of a user.
-func Quotas(u *User) (limits []records.Limit) {
+func Quotas(u *User) (limits []profiles.Limit) {
 	if u.QuotaHour != nil {
-		l := records.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour,
+		l := profiles.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour,
 			Algorithm: "token_bucket"}
 		if u.Burst != nil {
 			l.Burst = *u.Burst
@@ -123,10 +123,10 @@ func Quotas(u *User) (limits []records.Limit) {
 	}
 	if u.QuotaDay != nil {
 		limits = append(limits,
-			records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
+			profiles.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
 	}
 	if u.QuotaMonth != nil {
-		limits = append(limits, records.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})
+		limits = append(limits, profiles.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})
 	}
 	return limits
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -223,7 +223,7 @@ func (x *Eraser) records(p *person) place {
 	}
 }
 
-func (x *Eraser) exists(ctx context.Context, id *records.Identity) (int64, error) {
+func (x *Eraser) exists(ctx context.Context, id *profiles.Identity) (int64, error) {
 	key := x.Keys.Record(id.Domain, id.Kind.String(), id.Text())
 	reply, err := x.Redis.Run(ctx, key, "EXISTS", key)
 	if err != nil {

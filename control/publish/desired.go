@@ -12,27 +12,27 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // IdentityOf is a subject in the terms of package records.
-func IdentityOf(s database.Subject) (records.Identity, error) {
-	id := records.Identity{Domain: s.Domain, Name: s.Name}
+func IdentityOf(s database.Subject) (profiles.Identity, error) {
+	id := profiles.Identity{Domain: s.Domain, Name: s.Name}
 	switch s.Kind {
 	case database.KindUser:
-		id.Kind = records.User
+		id.Kind = profiles.User
 	case "tenant":
-		id.Kind = records.Tenant
+		id.Kind = profiles.Tenant
 	case "api_key":
-		id.Kind = records.APIKey
+		id.Kind = profiles.APIKey
 	case database.KindSecret:
-		id.Kind = records.Secret
+		id.Kind = profiles.Secret
 	case "ip":
 		network, known := descriptors.ParseAddress(s.Name)
 		if !known {
 			return id, fmt.Errorf("%q must be an address or a network", s.Name)
 		}
-		id.Kind, id.Name, id.Network = records.Network, "", network.Masked()
+		id.Kind, id.Name, id.Network = profiles.Network, "", network.Masked()
 	default:
 		return id, fmt.Errorf("%q must be a kind of identity", s.Kind)
 	}
@@ -40,7 +40,7 @@ func IdentityOf(s database.Subject) (records.Identity, error) {
 }
 
 // identitiesOf are the subjects that can have records.
-func identitiesOf(subjects []database.Subject) (ids []records.Identity) {
+func identitiesOf(subjects []database.Subject) (ids []profiles.Identity) {
 	for _, s := range subjects {
 		if id, err := IdentityOf(s); err == nil {
 			ids = append(ids, id)
@@ -52,8 +52,8 @@ func identitiesOf(subjects []database.Subject) (ids []records.Identity) {
 // desired is a record as the database has it, nil for none.
 type desired struct {
 	database.Subject
-	identity records.Identity
-	record   *records.Record
+	identity profiles.Identity
+	record   *profiles.Record
 }
 
 // row is a profile with the API key of the same id, or an API key with the profile of its id.
@@ -106,7 +106,7 @@ var errEnough = errors.New("enough")
 
 // desired adds what a row makes to a list. What cannot be a record is left out, and noted.
 func (p *Publisher) desired(all []desired, r *row, now time.Time) []desired {
-	add := func(s database.Subject, record *records.Record) {
+	add := func(s database.Subject, record *profiles.Record) {
 		id, err := IdentityOf(s)
 		if err != nil {
 			p.leftOut.note(fmt.Errorf("the domain %q: %w", s.Domain, err))
@@ -126,10 +126,10 @@ func (p *Publisher) desired(all []desired, r *row, now time.Time) []desired {
 
 // recordOf is the record of a row, nil where nothing is to be known. The time of the row's last change makes it another
 // text than all before it.
-func (p *Publisher) recordOf(r *row, now time.Time) *records.Record {
-	record := &records.Record{By: r.UpdatedBy, At: r.UpdatedAt.UTC()}
+func (p *Publisher) recordOf(r *row, now time.Time) *profiles.Record {
+	record := &profiles.Record{By: r.UpdatedBy, At: r.UpdatedAt.UTC()}
 	if r.Blocked && (r.BlockedUntil == nil || r.BlockedUntil.After(now)) {
-		record.Block = &records.Block{Reason: r.BlockReason, Until: instant(r.BlockedUntil)}
+		record.Block = &profiles.Block{Reason: r.BlockReason, Until: instant(r.BlockedUntil)}
 	}
 	if r.digest == nil {
 		record.Tier, record.Limits = textOf(r.Tier), database.Quotas(&r.User)
@@ -147,23 +147,23 @@ func (p *Publisher) recordOf(r *row, now time.Time) *records.Record {
 }
 
 // secret is the record of the digest of a key.
-func (r *row) secret() *records.Record {
-	return &records.Record{At: instant(r.changedAt), Key: &records.Key{
+func (r *row) secret() *profiles.Record {
+	return &profiles.Record{At: instant(r.changedAt), Key: &profiles.Key{
 		ID: r.Name, User: textOf(r.owner), Tier: textOf(r.keyTier), Expires: instant(r.expires), Revoked: r.revoked,
 	}}
 }
 
 // limitsIn reads limits as the database keeps them.
-func limitsIn(text []byte) ([]records.Limit, error) {
+func limitsIn(text []byte) ([]profiles.Limit, error) {
 	if string(text) == "[]" {
 		return nil, nil
 	}
-	var written []records.LimitRequest
+	var written []profiles.LimitRequest
 	err := json.Unmarshal(text, &written)
 	if err != nil {
 		return nil, err
 	}
-	return records.ReadLimits(written)
+	return profiles.ReadLimits(written)
 }
 
 // instant is a time in UTC, zero for none.

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
@@ -103,7 +103,7 @@ func (p *Publisher) refill(ctx context.Context, q database.Querier) error {
 }
 
 // kindsOf is an identity of each kind of which a domain has many records.
-func kindsOf(ctx context.Context, q database.Querier) (like []records.Identity, err error) {
+func kindsOf(ctx context.Context, q database.Querier) (like []profiles.Identity, err error) {
 	type kinds struct {
 		Name        string
 		Users, Keys bool
@@ -116,11 +116,11 @@ func kindsOf(ctx context.Context, q database.Querier) (like []records.Identity, 
 	}
 	for _, d := range all {
 		if d.Users {
-			like = append(like, records.Identity{Domain: d.Name, Kind: records.User})
+			like = append(like, profiles.Identity{Domain: d.Name, Kind: profiles.User})
 		}
 		if d.Keys {
-			like = append(like, records.Identity{Domain: d.Name, Kind: records.APIKey},
-				records.Identity{Domain: d.Name, Kind: records.Secret})
+			like = append(like, profiles.Identity{Domain: d.Name, Kind: profiles.APIKey},
+				profiles.Identity{Domain: d.Name, Kind: profiles.Secret})
 		}
 	}
 	return like, nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/redis/peers"
 )
@@ -34,7 +34,7 @@ type Config struct {
 // Publisher puts what the database has into Redis. Make one with New.
 type Publisher struct {
 	cfg     Config
-	book    *records.Book
+	book    *profiles.Book
 	missing *missing
 	leftOut *leftOut     // rows that cannot be records
 	mended  atomic.Int64 // records and documents that were not what they had to be
@@ -52,9 +52,9 @@ func New(cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, missing: newMissing(), leftOut: newLeftOut(cfg.Log), passed: func(string) {}}
 	p.setCurrent()
 	news := cfg.Keys.Shared("news")
-	p.book = records.New(records.Config{
+	p.book = profiles.New(profiles.Config{
 		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Claims: cfg.Keys.Shared("claims"), Patience: redisWithin,
-		Key: func(id *records.Identity) string { return cfg.Keys.Record(id.Domain, id.Kind.String(), id.Text()) },
+		Key: func(id *profiles.Identity) string { return cfg.Keys.Record(id.Domain, id.Kind.String(), id.Text()) },
 		Publish: func(ctx context.Context, key, class string) error {
 			return peers.Announce(ctx, cfg.Redis, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
 		},

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 // roundsMost is how often Reconcile looks again.
@@ -39,9 +39,9 @@ func (p *Publisher) Reconcile(
 }
 
 // swapsOf returns what has to be written, and whom it is about: what differs, and what is in neither place.
-func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []records.Swap, about []database.Subject) {
+func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []profiles.Swap, about []database.Subject) {
 	for _, d := range wanted {
-		s := records.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
+		s := profiles.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
 		if s.Differs() || s.Was == "" && s.Record == nil {
 			swaps, about = append(swaps, s), append(about, d.Subject)
 		}

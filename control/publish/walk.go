@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 )
 
 const (
@@ -111,7 +111,7 @@ func (w *walker) workers(ctx context.Context, end context.CancelCauseFunc, ready
 
 // page makes Redis what a page has.
 func (w *walker) page(ctx context.Context, page []desired) error {
-	ids := make([]records.Identity, len(page))
+	ids := make([]profiles.Identity, len(page))
 	for i := range page {
 		ids[i] = page[i].identity
 	}
@@ -119,11 +119,11 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	if err != nil {
 		return err
 	}
-	var absent []records.Swap
+	var absent []profiles.Swap
 	var differ []database.Subject
-	var written []records.Identity
+	var written []profiles.Identity
 	for i := range page {
-		s := records.Swap{Identity: ids[i], Was: had[i], Record: page[i].record}
+		s := profiles.Swap{Identity: ids[i], Was: had[i], Record: page[i].record}
 		switch {
 		case s.Was == "" && s.Record != nil:
 			absent, written = append(absent, s), append(written, ids[i])
@@ -172,10 +172,10 @@ func (w *walker) deleted(ctx context.Context, q database.Querier) error {
 }
 
 // note remembers which classes of records are written.
-func (w *walker) note(ids []records.Identity) {
+func (w *walker) note(ids []profiles.Identity) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, class := range records.ClassesOf(ids) {
+	for _, class := range profiles.ClassesOf(ids) {
 		w.classes[class] = true
 	}
 }

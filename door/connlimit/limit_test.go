@@ -334,7 +334,7 @@ func TestAnAnswerEndsAWait(t *testing.T) {
 	})
 }
 
-// TestOnlyGreetingsAreHurried: a connection over HTTP/1 is without a greeting, and its answer may take longer.
+// TestOnlyGreetingsAreHurried: a connection over HTTP/1 has no greeting, and its answer may take longer.
 func TestOnlyGreetingsAreHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, greets := range []bool{true, false} {

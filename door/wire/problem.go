@@ -40,7 +40,7 @@ func EndProblem(b []byte, violated []string) []byte {
 	return append(b, '}')
 }
 
-// AppendWait appends what a refused client gets when its rule is without own words.
+// AppendWait appends what a refused client gets when its rule has no own words.
 func AppendWait(b []byte, seconds uint64) []byte {
 	b = append(b, "Too many requests. Try again in "...)
 	b = strconv.AppendUint(b, seconds, 10)

@@ -44,7 +44,7 @@ func (f PEM) follow(
 	log *slog.Logger, change func(cfg *tls.Config, authorities *x509.CertPool),
 ) (*Files[*tls.Config], error) {
 	read := func() (*tls.Config, error) {
-		cfg, authorities, err := f.read()
+		cfg, authorities, err := f.load()
 		if err == nil {
 			change(cfg, authorities)
 		}
@@ -59,8 +59,8 @@ func (f PEM) follow(
 	})
 }
 
-// read makes a configuration with the certificate, and returns the certificates of authorities, or nil.
-func (f PEM) read() (cfg *tls.Config, authorities *x509.CertPool, err error) {
+// load makes a configuration with the certificate, and returns the certificates of authorities, or nil.
+func (f PEM) load() (cfg *tls.Config, authorities *x509.CertPool, err error) {
 	cfg = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)

@@ -1,6 +1,6 @@
 package settings
 
-// ignored is why a variable of the reference server is without effect here, and what to do instead.
+// ignored is why a variable of the reference server has no effect here, and what to do instead.
 type ignored struct {
 	why   string
 	inert string // the value that turns nothing on and so needs no warning
@@ -14,7 +14,7 @@ const (
 	noEmpty    = "calls share a few connections, so none waits for a free one"
 )
 
-// unsupported are the variables that the reference server reads and that are without effect here.
+// unsupported are the variables that the reference server reads and that have no effect here.
 var unsupported = map[string]ignored{
 	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL and the variables " +
 		"beside it hold for every attempt to connect", inert: "3s"},

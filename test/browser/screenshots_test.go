@@ -133,7 +133,7 @@ func crowd(t *testing.T, w *world) {
 					Descriptors: []*commonv3.RateLimitDescriptor{
 						{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user},
 							{Key: "path", Value: paths[n%4]}}},
-					}}) // the picture is without failed calls
+					}}) // the picture has no failed calls
 			}
 		}
 	}()

@@ -175,8 +175,8 @@ func blockCommands(w *world, s *shell) {
 		return nil
 	})
 	sidecar := &shell{t: s.t, sidecar: w.sidecars[0].Debug}
-	sidecar.says(6, "unblock ann", "409", "spillway unblock user/ann --control URL")
-	sidecar.says(6, "tier ann gold --dry-run", "409", "spillway tier user/ann --control URL")
+	sidecar.says(6, "unblock ann", "409", "spillway blocks rm user/ann")
+	sidecar.says(6, "tier ann gold --dry-run", "409", "spillway users set ann")
 	s.says(0, "unblock ann", "after:  none")
 	s.says(0, "blocks rm ip/192.0.2.0/24", "after:  none")
 	s.says(6, "unblock ann", `there is no block of the user "ann"`)

@@ -165,14 +165,24 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 		"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
-	w.partitions(now)
+	w.awaitPartition("events_" + now.Format("2006_01"))
+	w.awaitPartition("usage_minutes_" + now.Format("2006_01"))
 	w.exec(`CREATE TABLE usage_of_another_room (domain text, identity text, requests bigint)`)
 	w.must("POST", versions, map[string]any{"text": rulesOf(50)})
 	w.awaitVersion(1)
 	return w
 }
 
-// partitions makes the partitions of the month of a day. The leading control may make them at the same time.
+// awaitPartition waits until the control has made a partition.
+func (w *eraseWorld) awaitPartition(name string) {
+	w.t.Helper()
+	servers.Await(w.t, "the partition "+name, func() error {
+		const there = `SELECT FROM pg_inherits WHERE inhrelid = to_regclass($1)`
+		return w.db.QueryRow(context.Background(), there, name).Scan()
+	})
+}
+
+// partitions makes the partitions of the month of a day.
 func (w *eraseWorld) partitions(day time.Time) {
 	w.t.Helper()
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)

@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"keys":        {},
 	"descriptors": {"limit", "identity", "keys"},
 	"store":       {"limit", "redis"},
-	"records":     {"limit", "descriptors", "redis"},
+	"profiles":    {"limit", "descriptors", "redis"},
 	"rules":       {"limit", "identity", "descriptors"},
 	"engine":      {"limit", "identity", "descriptors"},
 	"door":        {"descriptors", "engine"},
@@ -38,16 +38,16 @@ var rooms = map[string][]string{
 	"telemetry":   {"descriptors", "engine", "redis"},
 	"rlsvc":       {"descriptors", "engine", "door"},
 	"extauthz":    {"identity", "descriptors", "engine", "door"},
-	"admin":       {"limit", "topk", "descriptors", "engine", "httpapi", "records", "rules"},
+	"admin":       {"limit", "topk", "descriptors", "engine", "httpapi", "profiles", "rules"},
 	"whatif": {
 		"limit", "identity", "topk", "descriptors", "engine", "store/memory", "rules", "extauthz",
 	},
 	"control": {
-		"keys", "descriptors", "door/connlimit", "httpapi", "journal", "records", "redis", "rules", "telemetry",
+		"keys", "descriptors", "door/connlimit", "httpapi", "journal", "profiles", "redis", "rules", "telemetry",
 		"whatif/rulediff",
 	},
 	"sidecar": {
-		"identity", "keys", "descriptors", "engine", "redis", "store", "rules", "records", "journal", "door", "rlsvc",
+		"identity", "keys", "descriptors", "engine", "redis", "store", "rules", "profiles", "journal", "door", "rlsvc",
 		"extauthz", "admin", "httpapi", "telemetry",
 	},
 	"cmd/sidecar":      {"sidecar"},

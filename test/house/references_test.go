@@ -20,7 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/rules/xds"
 	"github.com/spillway-mesh/spillway/sidecar"
@@ -74,7 +74,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Loaded("hash", time.Unix(1, 0))
 	m.Measure(func() any {
 		return sidecar.Stats{
-			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(records.Stats),
+			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(profiles.Stats),
 			Journal: new(journal.Stats),
 			Redis:   &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
 			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{

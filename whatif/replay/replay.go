@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // Config is what is replayed. Logs and Rules must be given.
@@ -66,7 +66,7 @@ type run struct {
 	changes  *changes // nil: nothing is compared
 }
 
-// Run replays the logs. The error is a *trial.Unloadable where rules cannot be used; lines that cannot be read are not
+// Run replays the logs. The error is a *whatif.Unloadable where rules cannot be used; lines that cannot be read are not
 // an error: the report counts them.
 func Run(cfg Config) (report *Report, err error) {
 	cfg.MaxBytes, cfg.Reorder = cmp.Or(cfg.MaxBytes, defaultBytes), cmp.Or(cfg.Reorder, defaultReorder)
@@ -104,7 +104,7 @@ func (r *run) load() error {
 		if len(paths) == 0 {
 			continue
 		}
-		t, err := trial.New(trial.Config{Paths: paths, MergeDomains: r.cfg.MergeDomains, MaxBytes: r.cfg.MaxBytes})
+		t, err := whatif.New(whatif.Config{Paths: paths, MergeDomains: r.cfg.MergeDomains, MaxBytes: r.cfg.MaxBytes})
 		if err != nil {
 			wrong = append(wrong, err)
 			continue

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/test/must"
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // write puts a text into a file.
@@ -276,7 +276,7 @@ func TestRulesThatDoNotLoadRunNothing(t *testing.T) {
 	bad := write(t, "bad.yaml", "domain: shop\nrules:\n  - { name: a, scope: users, limit: 1/1m }\n")
 	worse := write(t, "worse.yaml", "domain: shop\nrulez: []\n")
 	_, err := Run(Config{Logs: []string{"none.log"}, Rules: []string{bad}, Against: []string{worse}})
-	var unloadable *trial.Unloadable
+	var unloadable *whatif.Unloadable
 	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `"users"`) ||
 		!strings.Contains(err.Error(), `"rulez"`) {
 		t.Errorf("the problems of both sets are: %v", err)

@@ -11,13 +11,13 @@ import (
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // side is one rule set at work.
 type side struct {
 	paths    []string
-	trial    *trial.Trial
+	trial    *whatif.Trial
 	domain   string
 	layout   *layout
 	http     extauthz.HTTP
@@ -51,7 +51,7 @@ type judgement struct {
 	key     string // of the counter, or of who else was refused
 }
 
-func newSide(t *trial.Trial, paths []string, l *layout) *side {
+func newSide(t *whatif.Trial, paths []string, l *layout) *side {
 	return &side{trial: t, paths: paths, layout: l, byEffect: map[*descriptors.Effect]*tally{}, who: newTops()}
 }
 

@@ -112,7 +112,7 @@ func (s *stream) next() ([]byte, error) {
 	case err == nil:
 		return s.long[:len(s.long)-1], nil
 	case errors.Is(err, io.EOF) && len(s.long) > 0:
-		return s.long, nil // the last line is without an end
+		return s.long, nil // the last line has no end
 	}
 	return nil, err
 }

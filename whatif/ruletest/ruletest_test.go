@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/test/must"
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // result runs a text as if it were beside the rules in testdata.
@@ -176,7 +176,7 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 			"  - { name: b, scope: user, limit: 1/0s }\n"), 0o644))
 	f := must.Get(Parse(folder+"/t.yaml", []byte(one("{ http: { path: / }, want: admitted }"))))(t)
 	_, err := Run(f)
-	var unloadable *trial.Unloadable
+	var unloadable *whatif.Unloadable
 	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `unknown key "scop"`) ||
 		!strings.Contains(err.Error(), "r.yaml:4:") {
 		t.Errorf("two problems of the rules are: %v", err)
@@ -184,7 +184,7 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 	f.Rules, f.Path = []string{"rules.yaml"}, "testdata/t.yaml"
 	f.Tests[0].Domain = "edge"
 	_, err = Run(f)
-	if err == nil || !strings.Contains(err.Error(), `the rules are without domain "edge": name one of ["shop"]`) {
+	if err == nil || !strings.Contains(err.Error(), `the rules have no domain "edge": name one of ["shop"]`) {
 		t.Errorf("an unknown domain is: %v", err)
 	}
 	_, err = Read(folder + "/none.yaml")

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/whatif/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // Result is what came of a file of tests.
@@ -59,7 +59,7 @@ func (r *Result) Failed() (failed int) {
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Run runs the tests of a file. An error means that they could not be run: the rules do not load, which is a
-// *trial.Unloadable, or a test names a domain that they do not have.
+// *whatif.Unloadable, or a test names a domain that they do not have.
 func Run(f *File) (*Result, error) {
 	result := &Result{File: f.Path}
 	for i := range f.Tests {
@@ -74,7 +74,7 @@ func Run(f *File) (*Result, error) {
 
 // runner runs one test.
 type runner struct {
-	trial   *trial.Trial
+	trial   *whatif.Trial
 	domain  string
 	start   time.Time
 	message extauthz.Message
@@ -83,7 +83,7 @@ type runner struct {
 }
 
 func (f *File) run(t *Test) (*TestResult, error) {
-	tried, err := trial.New(trial.Config{Paths: f.RulePaths(), MergeDomains: f.Merge})
+	tried, err := whatif.New(whatif.Config{Paths: f.RulePaths(), MergeDomains: f.Merge})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package records
+package profiles
 
 import (
 	"embed"
@@ -141,7 +141,7 @@ func ParseSpan(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// Printable reports whether a text is without control characters, so that it may be in an answer.
+// Printable reports whether a text has no control characters, so that it may be in an answer.
 func Printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

@@ -1,4 +1,4 @@
-package records
+package profiles
 
 import (
 	"github.com/spillway-mesh/spillway/descriptors"

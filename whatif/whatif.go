@@ -1,6 +1,6 @@
-// Package trial decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put
+// Package whatif decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put
 // together for tests of rules and replays of logs. It opens no connection and waits for nothing.
-package trial
+package whatif
 
 import (
 	"context"
@@ -128,7 +128,7 @@ func (t *Trial) Domain(asked string) (string, error) {
 	case asked == "":
 		return "", fmt.Errorf("the rules have %d domains: name one of %q", len(names), names)
 	case t.Load.Set.Domain(asked) == nil:
-		return "", fmt.Errorf("the rules are without domain %q: name one of %q", asked, names)
+		return "", fmt.Errorf("the rules have no domain %q: name one of %q", asked, names)
 	}
 	return asked, nil
 }

@@ -1,4 +1,4 @@
-package records
+package profiles
 
 import (
 	"context"
@@ -270,8 +270,8 @@ func mend(t *testing.T, b *Book, wanted []Swap) int {
 	return len(differ)
 }
 
-// TestManyRecordsAreAnnouncedOnce writes few records and many: a few are announced one by one, and many at once. Either way
-// what sidecars knew is looked up again.
+// TestManyRecordsAreAnnouncedOnce writes few records and many: a few are announced one by one, and many at once. Either
+// way what sidecars knew is looked up again.
 func TestManyRecordsAreAnnouncedOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}

@@ -1,4 +1,4 @@
-package records
+package profiles
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func (b *Book) Read(ctx context.Context, ids []Identity) ([]string, error) {
 }
 
 // Swap writes records where Redis still has what was read, and returns how many it has written. The index
-// is written first, so that no record is without it.
+// is written first, so that every record is in it.
 func (b *Book) Swap(ctx context.Context, all []Swap) (written int, err error) {
 	return b.writeAll(ctx, all, func(key, text, until string, was string) []any {
 		return []any{"EVAL", changeScript, 1, key, was, text, until}
