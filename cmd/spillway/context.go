@@ -154,7 +154,7 @@ func (t *target) place(of *server) place {
 func newContext() *cobra.Command {
 	cmd := group("context", "", "Name sidecars and controls, and choose which one commands ask",
 		`A context names a sidecar, a control, how to reach them, and a domain. The file spillway/config.yaml in the
-user's config folder holds them. A flag comes before SPILLWAY_SERVER and SPILLWAY_CONTROL, these before the context.`)
+user's config folder holds them.`)
 	list := &cobra.Command{Use: "list", Short: "List the contexts", Args: between(0, 0), RunE: printing(listContexts)}
 	use := &cobra.Command{
 		Use: "use NAME", Short: "Choose the context of the commands that follow", Args: between(1, 1), RunE: useContext,

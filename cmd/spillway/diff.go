@@ -24,9 +24,7 @@ func newDiff() *cobra.Command {
 and no longer enforced), enforced again, or displaced (another rule now always wins over it), and who would be treated
 differently: it matches requests of every client and endpoint that the rules name, and of any other, as a sidecar
 does. With one version it compares what is in force with it, rules diff without one what was in force before with what
-is.
-
-It exits with 1 if there is a difference.`,
+is.`,
 		Example: `  spillway diff rules/ new-rules/
   git show main:rules/shop.yaml >old.yaml && spillway diff old.yaml rules/shop.yaml
   spillway rules diff @1 @2 --domain shop`,

@@ -38,9 +38,7 @@ func newLint() *cobra.Command {
 		Use: "lint FILE|FOLDER...", Short: "Report every problem of rule files",
 		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its position and
 what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is given. A
-folder is its .yaml and .yml files.
-
-It exits with 1 if there is a problem.`,
+folder is its .yaml and .yml files.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {

@@ -28,7 +28,7 @@ func loadVerb() verb {
 		},
 		long: `load sends a file of users to a control, which sets each of them as its line has it: all of them or,
 where a line is wrong, none. Wrong lines are listed by number. Users that the file does not name stay, and so do
-blocks. The file may be sent again: equal users are not touched.
+blocks.
 
 CSV begins with a line of column names: name, and any of tier, quota_hour, quota_day, quota_month and burst; an empty
 field means none. JSON lines have the same names: {"name": "ann", "tier": "gold"}. The file - is standard input.`,

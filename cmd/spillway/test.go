@@ -21,9 +21,7 @@ func newTest() *cobra.Command {
 		Use: "test FILE|FOLDER...", Short: "Run tests of rules",
 		Long: `test runs files of rule tests: requests at instants, and what each must get. It decides them as a
 sidecar does, on a virtual clock: a test of a whole day takes no time. docs/guides/test-rules.md explains the files. A
-folder is its .yaml and .yml files.
-
-It exits with 1 if a test fails.`,
+folder is its .yaml and .yml files.`,
 		Example: "  spillway test examples/rules/tests",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
