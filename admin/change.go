@@ -53,7 +53,7 @@ func (a *API) claimed(ctx context.Context, action string, id *records.Identity) 
 	if err != nil || !claimed {
 		return err
 	}
-	command := ""
+	var command string
 	switch {
 	case action == "block":
 		command = fmt.Sprintf("blocks set %s/%s", id.Kind, id.Text())
