@@ -9,7 +9,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // pooled is a door whose new replies are counted.
@@ -41,7 +40,10 @@ func TestAReplysMemoryIsUsedAgainOnceItIsFreed(t *testing.T) {
 		d, made := pooled(c.decide)
 		dec := func(v any) error { return v.(*note).ParseWire([]byte(c.wire)) }
 		for range 100 {
-			reply := must.Get(d.Handle(nil, t.Context(), dec, nil))(t)
+			reply, err := d.Handle(nil, t.Context(), dec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			sent := reply.(*Reply).Wire()
 			if c.free {
 				sent.Free()
@@ -56,7 +58,10 @@ func TestAReplysMemoryIsUsedAgainOnceItIsFreed(t *testing.T) {
 func TestAReplyThatIsBeingSentDoesNotChange(t *testing.T) {
 	d, _ := pooled(refuse)
 	dec := func(v any) error { return v.(*note).ParseWire([]byte("mine")) }
-	reply := must.Get(d.Handle(nil, t.Context(), dec, nil))(t)
+	reply, err := d.Handle(nil, t.Context(), dec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sent := reply.(*Reply).Wire()
 	sent.Ref() // by the transport
 	sent.Free()
@@ -83,7 +88,10 @@ func TestACallAllocatesNothing(t *testing.T) {
 	}
 	for name, interceptor := range map[string]grpc.UnaryServerInterceptor{"alone": nil, "with an interceptor": pass} {
 		allocs := testing.AllocsPerRun(1000, func() {
-			reply := must.Get(d.Handle(nil, ctx, dec, interceptor))(t)
+			reply, err := d.Handle(nil, ctx, dec, interceptor)
+			if err != nil {
+				t.Fatal(err)
+			}
 			reply.(*Reply).Wire().Free()
 		})
 		if allocs > allowed {

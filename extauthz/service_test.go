@@ -9,7 +9,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // codes returns the code of the answer and the status of a denial.
@@ -23,7 +22,10 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 		got = req.Domain
 	})})
 	for _, c := range []struct{ extension, want string }{{"shop", "shop"}, {"", "everything"}} {
-		must.Get(s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil))(t)
+		_, err := s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got != c.want {
 			t.Errorf("context extension %q: domain %q, want %q", c.extension, got, c.want)
 		}
@@ -32,7 +34,10 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 
 func TestAnEmptyVerdictAdmitsWithAStatus(t *testing.T) {
 	s := New(Config{Engine: script(func(*descriptors.Request, *engine.Verdict) {})})
-	out := must.Get(s.door.Answer(t.Context(), nil, nil))(t)
+	out, err := s.door.Answer(t.Context(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if string(out) != "\x0a\x00\x1a\x00" {
 		t.Errorf("answered %x: want a status and an OkHttpResponse, both present and empty", out)
 	}
@@ -89,7 +94,10 @@ func BenchmarkCheck(b *testing.B) {
 			dec := func(v any) error { return v.(*Message).ParseWire(wire) }
 			b.ReportAllocs()
 			for b.Loop() {
-				must.Get(s.door.Handle(s, b.Context(), dec, nil))(b)
+				_, err := s.door.Handle(s, b.Context(), dec, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

@@ -159,6 +159,9 @@ func benchmarkSignature(b *testing.B, alg string, key any, token string) {
 	signature := must.Value(base64.RawURLEncoding.DecodeString(token[dot+1:]))
 	public := key.(crypto.Signer).Public()
 	for b.Loop() {
-		must.Do(b, jwt.GetSigningMethod(alg).Verify(token[:dot], signature, public))
+		err := jwt.GetSigningMethod(alg).Verify(token[:dot], signature, public)
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // budgetRules have a limit for each way through a sidecar.
@@ -97,12 +96,21 @@ func TestAServedCallHasABudget(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, b := range budgets {
-		wire := must.Get(proto.Marshal(b.message))(t)
+		wire, err := proto.Marshal(b.message)
+		if err != nil {
+			t.Fatal(err)
+		}
 		received := mem.BufferSlice{mem.SliceBuffer(wire)}
 		decode := func(v any) error { return codec.Unmarshal(received, v) }
 		got := testing.AllocsPerRun(1000, func() {
-			reply := must.Get(doors[b.service](nil, ctx, decode, intercept))(t)
-			sent := must.Get(codec.Marshal(reply))(t)
+			reply, err := doors[b.service](nil, ctx, decode, intercept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent, err := codec.Marshal(reply)
+			if err != nil {
+				t.Fatal(err)
+			}
 			sent.Free()
 		})
 		if got > b.most+forgotten {
@@ -118,12 +126,18 @@ func BenchmarkServedCall(b *testing.B) {
 	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" +
 		authService + "/Check"}
 	for _, of := range budgets {
-		wire := must.Get(proto.Marshal(of.message))(b)
+		wire, err := proto.Marshal(of.message)
+		if err != nil {
+			b.Fatal(err)
+		}
 		b.Run(of.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var answer []byte
-				must.Do(b, conn.Invoke(b.Context(), methods[of.service], &wire, &answer, grpc.ForceCodecV2(rawCodec{})))
+				err := conn.Invoke(b.Context(), methods[of.service], &wire, &answer, grpc.ForceCodecV2(rawCodec{}))
+				if err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/store/memory"
-	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // toNowhere makes a sidecar with a store of a test record, once recordTo has given it where to.
@@ -33,14 +32,23 @@ func served(t testing.TB, s *Sidecar, service string, message proto.Message) fun
 	doors := registered{}
 	s.register(doors)
 	intercept, codec := s.intercept(), door.NewCodec()
-	wire := must.Get(proto.Marshal(message))(t)
+	wire, err := proto.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
 	received := mem.BufferSlice{mem.SliceBuffer(wire)}
 	decode := func(v any) error { return codec.Unmarshal(received, v) }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	t.Cleanup(cancel)
 	return func() {
-		reply := must.Get(doors[service](nil, ctx, decode, intercept))(t)
-		sent := must.Get(codec.Marshal(reply))(t)
+		reply, err := doors[service](nil, ctx, decode, intercept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := codec.Marshal(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
 		sent.Free()
 	}
 }
@@ -97,6 +105,8 @@ func BenchmarkRecordedCall(b *testing.B) {
 // processorTime returns the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
