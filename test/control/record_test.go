@@ -227,8 +227,8 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	var err error
 	servers.Await(t, "all changes in Redis", func() error {
 		m, err = servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
-		if err == nil && m.Sum("spillway_control_outbox_rows") > 0 {
-			err = fmt.Errorf("%d changes are not", m.Sum("spillway_control_outbox_rows"))
+		if err == nil && m.Sum("spillway_control_waiting_changes") > 0 {
+			err = fmt.Errorf("%d changes are not", m.Sum("spillway_control_waiting_changes"))
 		}
 		return err
 	})
