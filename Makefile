@@ -48,9 +48,8 @@ run: ## start the sidecar on the memory store with the rules of examples/rules (
 	@RULES=$${RULES:-examples/rules} exec tools/run
 
 .PHONY: demo
-demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
-	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./test/demo
-	@exec $(BIN)/demo
+demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; prints what to try
+	@SIDECAR_BIN=$(BIN)/sidecar exec examples/envoy/start.sh
 
 .PHONY: control
 control: build ## PostgreSQL, Redis, the control plane and two sidecars on this machine, with the example published; says what to try
@@ -71,8 +70,8 @@ test-all: test test-outer ## both, and what takes long or judges time: full leng
 
 .PHONY: test-control
 test-control: tools ## the control plane at full length: plans on ten million events, backups, restores, copy rates; also with the race detector
-	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./archive ./test/control
-	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./archive ./test/control
+	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./test/control
+	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./test/control
 
 .PHONY: test-stores
 test-stores: ## the store and the whole sidecar over each supported version of Redis and Valkey, and over one that is too old (2 minutes)

@@ -1,17 +1,16 @@
-// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles, the API of operators and the live page.
+// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles, the API of operators and
+// the live page.
 package admin
 
 import (
+	"embed"
 	"fmt"
 	"io"
-	"log"
-	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"strings"
-	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -35,6 +34,11 @@ type Debug struct {
 	API     http.Handler // of /v1
 }
 
+// pageFiles are the live page: HTML and JavaScript that ask /v1 and nothing else.
+//
+//go:embed page/*.html page/*.js
+var pageFiles embed.FS
+
 // index is what the debug port serves.
 const index = `/                         the live page, in a browser
 /rlconfig                 the rules in use with all that they have, one line per limit
@@ -51,7 +55,7 @@ const index = `/                         the live page, in a browser
 // Handler returns the routes of the debug port.
 func (d Debug) Handler() http.Handler {
 	m := http.NewServeMux()
-	servePage(m)
+	httpapi.ServePage(m, pageFiles, index)
 	m.HandleFunc("/rlconfig", d.rules)
 	m.HandleFunc("/rules.schema.json", schema)
 	m.HandleFunc("/stats", d.stats)
@@ -69,7 +73,7 @@ func (d Debug) Handler() http.Handler {
 
 // rules dumps the rules in use.
 func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
-	plain(w)
+	httpapi.Plain(w)
 	if set := d.Rules(); set != nil {
 		set.Dump(w)
 	}
@@ -84,7 +88,7 @@ func schema(w http.ResponseWriter, _ *http.Request) {
 
 // stats writes the counters.
 func (d Debug) stats(w http.ResponseWriter, _ *http.Request) {
-	plain(w)
+	httpapi.Plain(w)
 	if err := d.Stats(w); err != nil {
 		fmt.Fprintf(w, "# %v\n", err)
 	}
@@ -100,52 +104,11 @@ func Metrics(path string, metrics http.Handler) http.Handler {
 	return m
 }
 
-// How many bytes the header of a request may have.
-const (
-	Headers      = 64 << 10
-	ProbeHeaders = 8 << 10 // on a port for probes and metrics
-)
-
-// headerSlack is how many bytes more than MaxHeaderBytes net/http takes.
-const headerSlack = 4 << 10
-
-// Server returns a server with timeouts for handler. An answer may take as long as answer says, 0 being for ever: a
-// profile takes as long as it was asked to. It speaks HTTP/1 only: what a client of HTTP/2 holds could not be counted.
-func Server(handler http.Handler, headers int, answer time.Duration) *http.Server {
-	only := new(http.Protocols)
-	only.SetHTTP1(true)
-	return &http.Server{
-		Protocols:         only,
-		WriteTimeout:      answer,
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    headers - headerSlack,
-	}
-}
-
-// Complaints returns where a server writes what is wrong with connections: to a log, as one message that it may thin.
-func Complaints(to *slog.Logger) *log.Logger { return log.New(complaints{to}, "", 0) }
-
-type complaints struct{ log *slog.Logger }
-
-// Write takes one line.
-func (c complaints) Write(line []byte) (int, error) {
-	c.log.Warn("a connection over HTTP went wrong", "error", strings.TrimSpace(string(line)))
-	return len(line), nil
-}
-
 // unknown answers 404 with what there is instead.
 func unknown(there string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		plain(w)
+		httpapi.Plain(w)
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprintf(w, "not found: this port serves %s\n", there)
 	}
-}
-
-func plain(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 }

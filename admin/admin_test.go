@@ -38,7 +38,8 @@ func TestProbesWhileServing(t *testing.T) {
 }
 
 func TestReadyNamesWhatIsDegraded(t *testing.T) {
-	h := Public(&Health{Degraded: func() []string { return []string{"rules: no good load yet", "redis: timeout"} }}, teapot)
+	h := Public(&Health{Degraded: func() []string { return []string{"rules: no good load yet", "redis: timeout"} }},
+		teapot)
 	expect(t, h, "/readyz", 200, "ok (degraded: rules: no good load yet; redis: timeout)\n")
 	expect(t, h, "/healthcheck", 200, "OK")
 }

@@ -1,14 +1,15 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -21,20 +22,58 @@ type Doors struct {
 
 // ExplainRequest is a request to be explained, in one of two forms.
 type ExplainRequest struct {
-	RLS  json.RawMessage `json:"rls,omitempty"` // a RateLimitRequest
-	HTTP *HTTPRequest    `json:"http,omitempty"`
+	_    struct{}         `oneof:"rls http"`
+	RLS  RateLimitRequest `json:"rls,omitempty"` // a RateLimitRequest of Envoy as JSON
+	HTTP *HTTPRequest     `json:"http,omitempty"`
+}
+
+// RateLimitRequest is one of Envoy, as JSON.
+type RateLimitRequest json.RawMessage
+
+// UnmarshalJSON keeps the text.
+func (r *RateLimitRequest) UnmarshalJSON(text []byte) error {
+	return (*json.RawMessage)(r).UnmarshalJSON(text)
+}
+
+// Schema describes what schemathesis and clients may send. How a message is read, protobuf has defined: names in camel
+// case are taken, too.
+func (*RateLimitRequest) Schema() *httpapi.Schema {
+	return httpapi.SchemaOf(`{"type": "object", "properties": {
+	  "domain": {"type": "string"},
+	  "descriptors": {"type": "array", "items": {"type": "object", "properties": {
+	    "entries": {"type": "array", "items": {"type": "object",
+		"properties": {"key": {"type": "string"}, "value": {"type": "string"}}}},
+	    "limit": {"type": "object", "properties": {
+	      "requests_per_unit": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 4294967295},
+		{"type": "string"}]},
+	      "unit": {"anyOf": [{"type": "string", "enum": ["UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH",
+		"YEAR"]}, {"type": "integer"}]}}},
+	    "hits_addend": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]},
+	    "is_negative_hits": {"type": "boolean"}}}},
+	  "hits_addend": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 4294967295}, {"type": "string"}]}}}`)
 }
 
 // HTTPRequest is a request as ext_authz gets it.
 type HTTPRequest struct {
-	Domain    string            `json:"domain,omitempty"`
-	Method    string            `json:"method"`
-	Path      string            `json:"path"`
-	Host      string            `json:"host,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-	Peer      string            `json:"peer,omitempty"`
-	Principal string            `json:"principal,omitempty"`
-	Context   map[string]string `json:"context,omitempty"`
+	Domain    string            `json:"domain,omitempty"`    // the domain; default: DEFAULT_DOMAIN
+	Method    string            `json:"method"`              // the method
+	Path      string            `json:"path"`                // the path with its query
+	Host      string            `json:"host,omitempty"`      // the host
+	Headers   map[string]string `json:"headers,omitempty"`   // headers by name
+	Peer      Address           `json:"peer,omitempty"`      // the address of the connection's other end
+	Principal string            `json:"principal,omitempty"` // the principal of the peer's certificate
+	Context   map[string]string `json:"context,omitempty"`   // context extensions of the route
+}
+
+// Address is the text of an address.
+type Address string
+
+// Schema describes it.
+func (*Address) Schema() *httpapi.Schema {
+	return &httpapi.Schema{
+		Description: "An address, such as 192.0.2.7.",
+		AnyOf:       []*httpapi.Schema{{Type: "string", Format: "ipv4"}, {Type: "string", Format: "ipv6"}},
+	}
 }
 
 // Explained is what a request would get, and why.
@@ -43,8 +82,8 @@ type Explained struct {
 	Known      bool             `json:"known"` // the domain has rules
 	Client     *ClientView      `json:"client,omitempty"`
 	Attributes []AttributeView  `json:"attributes"`
-	Readings   []string         `json:"readings"`
-	Factor     int64            `json:"factor"`
+	Readings   []string         `json:"readings"` // ways in which servers may read the path
+	Factor     int64            `json:"factor"`   // what one hit takes from a rule without a cost of its own
 	Considered []ConsideredView `json:"considered"`
 	Charges    []ChargeView     `json:"charges"`
 	Verdict    VerdictView      `json:"verdict"`
@@ -58,120 +97,99 @@ type ClientView struct {
 	Tier          string `json:"tier,omitempty"`
 	APIKey        string `json:"api_key,omitempty"`
 	Address       string `json:"address,omitempty"`
-	Evidence      string `json:"evidence"` // jwt, api_key, mtls or ip
-	Authenticated bool   `json:"authenticated"`
+	Evidence      string `json:"evidence" one:"ip jwt api_key mtls"` // what named the client
+	Authenticated bool   `json:"authenticated"`                      // the evidence was verified
 }
 
 // AttributeView is one attribute of the request.
 type AttributeView struct {
 	Name       string `json:"name"`
 	Value      string `json:"value"`
-	Descriptor *int   `json:"descriptor,omitempty"` // that supplied it, from 0
+	Descriptor *int   `json:"descriptor,omitempty"` // the descriptor that supplied it, from 0
 }
 
 // ConsideredView is a rule, node, cost, own limit or record that the request meets.
 type ConsideredView struct {
-	What       string `json:"what"`
-	Name       string `json:"name"`
-	At         string `json:"at,omitempty"` // file:line
-	Scope      string `json:"scope,omitempty"`
-	Action     string `json:"action,omitempty"`
-	Pattern    string `json:"pattern,omitempty"`
+	What    string `json:"what" one:"rule node cost own record"` // what it is
+	Name    string `json:"name"`
+	At      string `json:"at,omitempty"` // where it is written: file:line
+	Scope   string `json:"scope,omitempty"`
+	Action  string `json:"action,omitempty"`
+	Pattern string `json:"pattern,omitempty"` // the endpoint pattern by which it matches
+	// the reading of the path under which it matches, where there are several
 	Reading    string `json:"reading,omitempty"`
-	Descriptor *int   `json:"descriptor,omitempty"`
-	Won        bool   `json:"won"`
-	BeatenBy   string `json:"beaten_by,omitempty"`
-	BeatenAt   string `json:"beaten_at,omitempty"`
-	Because    string `json:"because,omitempty"`
+	Descriptor *int   `json:"descriptor,omitempty"` // the descriptor that it matches, from 0
+	Won        bool   `json:"won"`                  // it takes part in the decision
+	BeatenBy   string `json:"beaten_by,omitempty"`  // what won in its place
+	BeatenAt   string `json:"beaten_at,omitempty"`  // where that is written
+	Because    string `json:"because,omitempty"`    // the comparison that decided
 }
 
 // ChargeView is one counter that the request would be charged on.
 type ChargeView struct {
 	Rule       string    `json:"rule"`
-	Key        string    `json:"key"`
+	Key        string    `json:"key"` // the key of the counter
 	Limit      LimitView `json:"limit"`
-	Cost       int64     `json:"cost"`
-	Operation  string    `json:"operation"` // spend, peek, refund or debit
-	Enforced   bool      `json:"enforced"`
-	Left       int64     `json:"left"` // now; -1: not counted
+	Cost       int64     `json:"cost"`                                    // tokens that the request takes
+	Operation  string    `json:"operation" one:"spend peek refund debit"` // spend, peek, refund or debit
+	Enforced   bool      `json:"enforced"`                                // it can refuse the request
+	Left       int64     `json:"left"`                                    // what is left now; -1: it is not counted
 	Refuses    bool      `json:"refuses"`
-	Penalized  bool      `json:"penalized"`
-	ResetAfter float64   `json:"reset_after"`           // in seconds
-	RetryAfter float64   `json:"retry_after,omitempty"` // in seconds
+	Penalized  bool      `json:"penalized"`             // a cool-down refuses
+	ResetAfter float64   `json:"reset_after"`           // seconds
+	RetryAfter float64   `json:"retry_after,omitempty"` // seconds
 	Degraded   string    `json:"degraded,omitempty"`    // why the store could not be asked
 }
 
 // VerdictView is what the request would get.
 type VerdictView struct {
-	Outcome    string  `json:"outcome"`
+	Outcome    string  `json:"outcome" one:"allowed refused blocked exempt shadowed no_limit unknown_domain malformed"`
 	Refused    bool    `json:"refused"`
-	Rule       string  `json:"rule,omitempty"` // that decided
-	Status     int     `json:"status"`         // of HTTP
+	Rule       string  `json:"rule,omitempty"` // the rule that decides
+	Status     int     `json:"status"`         // the status of HTTP that the client would get
 	Reason     string  `json:"reason,omitempty"`
-	RetryAfter float64 `json:"retry_after,omitempty"` // in seconds
-	Degraded   string  `json:"degraded,omitempty"`
+	RetryAfter float64 `json:"retry_after,omitempty"` // seconds
+	Degraded   string  `json:"degraded,omitempty"`    // why the store could not decide
 }
 
 // AnswersView is what both doors would answer.
 type AnswersView struct {
-	RLS      json.RawMessage `json:"rls"`
-	ExtAuthz json.RawMessage `json:"ext_authz"`
+	RLS      json.RawMessage `json:"rls"`       // the RateLimitResponse
+	ExtAuthz json.RawMessage `json:"ext_authz"` // the CheckResponse
 }
 
 // explain serves POST /v1/explain.
-func (a *API) explain(c *call) (any, *Problem) {
-	var ask ExplainRequest
-	wrong := c.read(&ask)
-	if wrong != nil {
-		return nil, wrong
-	}
-	req, wrong := a.asked(&ask)
-	if wrong != nil {
-		return nil, wrong
+func (a *API) explain(ctx context.Context, in *httpapi.Sent[ExplainRequest]) (*Explained, error) {
+	req, err := a.asked(&in.Body)
+	if err != nil {
+		return nil, err
 	}
 	v := new(engine.Verdict)
-	how := a.Engine.Explain(c.ctx, req, v)
-	answer := Explained{
-		Domain: req.Domain, Known: v.Match.Known, Attributes: []AttributeView{}, Readings: []string{}, Considered: []ConsideredView{}, Factor: 1,
-		Charges: charges(v), Verdict: verdictOf(v), Client: clientOf(req, v),
+	how := a.Engine.Explain(ctx, req, v)
+	answer := &Explained{
+		Domain: req.Domain, Known: v.Match.Known, Factor: 1, Charges: charges(v), Verdict: verdictOf(v),
+		Client: clientOf(req, v),
 	}
 	if how != nil {
 		answer.take(how)
 	}
-	var err error
 	answer.Answers.RLS, answer.Answers.ExtAuthz, err = a.Doors.Answer(req, v)
 	if err != nil {
-		return nil, problem(http.StatusInternalServerError, "%v", err)
+		return nil, httpapi.NewProblem(http.StatusInternalServerError, "%v", err)
 	}
 	return answer, nil
 }
 
 // asked is the request that is to be explained.
-func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, *Problem) {
-	var req *descriptors.Request
-	var err error
-	switch {
-	case (ask.RLS == nil) == (ask.HTTP == nil):
-		return nil, bad("give one of rls (a RateLimitRequest as JSON) and http (method, path, headers, peer)")
-	case ask.HTTP == nil:
-		req, err = a.Doors.RLS(ask.RLS)
-	case ask.HTTP.Method == "" || ask.HTTP.Path == "":
-		return nil, bad("http needs a method and a path")
-	case ask.HTTP.Peer != "" && !isAddress(ask.HTTP.Peer):
-		return nil, bad("peer %q must be an address, such as 192.0.2.7", ask.HTTP.Peer)
-	default:
-		req = a.Doors.HTTP(ask.HTTP)
+func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, error) {
+	if ask.HTTP != nil {
+		return a.Doors.HTTP(ask.HTTP), nil
 	}
+	req, err := a.Doors.RLS(ask.RLS)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, httpapi.Cannot("%v", err)
 	}
 	return req, nil
-}
-
-// isAddress reports whether a text is an address without a zone.
-func isAddress(text string) bool {
-	addr, err := netip.ParseAddr(text)
-	return err == nil && addr.Zone() == ""
 }
 
 // take fills in how the request was matched.
@@ -183,8 +201,10 @@ func (x *Explained) take(how *descriptors.Explanation) {
 	x.Factor = how.Factor
 	for _, one := range how.Considered {
 		x.Considered = append(x.Considered, ConsideredView{
-			What: one.What, Name: one.Name, At: place(one.At), Scope: one.Scope, Action: one.Action, Pattern: one.Pattern, Reading: one.Reading,
-			Descriptor: known(one.Descriptor), Won: one.Won, BeatenBy: one.BeatenBy, BeatenAt: place(one.BeatenAt), Because: one.Because,
+			What: one.What, Name: one.Name, At: place(one.At), Scope: one.Scope, Action: one.Action,
+			Pattern: one.Pattern, Reading: one.Reading,
+			Descriptor: known(one.Descriptor), Won: one.Won, BeatenBy: one.BeatenBy, BeatenAt: place(one.BeatenAt),
+			Because: one.Because,
 		})
 	}
 }
@@ -216,7 +236,8 @@ func clientOf(req *descriptors.Request, v *engine.Verdict) *ClientView {
 		return nil
 	}
 	c := &ClientView{
-		User: v.Client.User, Tenant: v.Client.Tenant, Tier: v.Client.Tier, APIKey: v.Client.Key, Evidence: v.Client.By.String(),
+		User: v.Client.User, Tenant: v.Client.Tenant, Tier: v.Client.Tier, APIKey: v.Client.Key,
+		Evidence:      v.Client.By.String(),
 		Authenticated: v.Client.Authenticated,
 	}
 	if v.Client.Address.IsValid() {
@@ -229,12 +250,14 @@ var operations = [...]string{limit.Spend: "spend", limit.Peek: "peek", limit.Ref
 
 // charges are what the request would be charged.
 func charges(v *engine.Verdict) []ChargeView {
-	all := []ChargeView{}
+	var all []ChargeView
 	for i := range v.Decisions {
 		c, d, t := &v.Match.Charges[i], &v.Decisions[i], &v.Match.Terms[i]
 		all = append(all, ChargeView{
-			Rule: t.Effect.Rule, Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost, Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
-			Left: v.Left(i), Refuses: d.Outcome == limit.Refused, Penalized: d.Penalized, ResetAfter: seconds(d.ResetAfter),
+			Rule: t.Effect.Rule, Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost,
+			Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
+			Left: v.Left(i), Refuses: d.Outcome == limit.Refused, Penalized: d.Penalized,
+			ResetAfter: seconds(d.ResetAfter),
 			RetryAfter: seconds(d.RetryAfter), Degraded: d.Reason,
 		})
 	}
@@ -244,9 +267,10 @@ func charges(v *engine.Verdict) []ChargeView {
 // verdictOf is what the request would get.
 func verdictOf(v *engine.Verdict) VerdictView {
 	view := VerdictView{
-		Outcome: v.Outcome().String(), Refused: v.Refused, Status: v.HTTPStatus(), RetryAfter: seconds(v.RetryAfter), Degraded: v.Degraded,
+		Outcome: v.Outcome.String(), Refused: v.Refused, Status: v.HTTPStatus, RetryAfter: seconds(v.RetryAfter),
+		Degraded: v.Degraded,
 	}
-	if e := v.Effect(); e != nil {
+	if e := v.Effect; e != nil {
 		view.Rule, view.Reason = e.Rule, e.Reason
 	}
 	if v.Malformed != nil {

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// Health is what probes are told. The zero value is healthy, with nothing degraded.
+// Health is what probes ask for. The zero value is healthy, with nothing degraded.
 type Health struct {
-	// Degraded names what does not work as it should, each as `part: what`; nil means nothing ever. It must be quick and
-	// hold no names of rules or clients: every client that reaches the port reads it.
+	// Degraded names what does not work as it should, each as `part: what`; nil means nothing ever. It must be quick
+	// and hold no names of rules or clients: every client that reaches the port reads it.
 	Degraded func() []string
 	// Unready returns why requests should not be sent here yet, or nothing; nil means that they always can.
 	Unready  func() string
@@ -35,8 +35,8 @@ func (h *Health) unready() string {
 	return ""
 }
 
-// check is the reference server's /healthcheck: 200 OK, or 500 while it is not ready. A lost Redis does not make it fail,
-// because that would take the application's pod out of service.
+// check is the reference server's /healthcheck: 200 OK, or 500 while it is not ready. A lost Redis does not make it
+// fail, because that would take the application's pod out of service.
 func (h *Health) check(w http.ResponseWriter, _ *http.Request) {
 	if h.unready() != "" {
 		w.WriteHeader(http.StatusInternalServerError)

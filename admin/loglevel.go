@@ -2,16 +2,16 @@ package admin
 
 import (
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // LogLevel shows the level of the log, and changes it while the sidecar runs. Both functions are required.
 type LogLevel struct {
 	Get func() string
-	Set func(name string) error // an error says which names there are
+	Set func(name string) error // an error lists the names that it may be
 }
 
 // maxLevelName is more than any level's name has bytes.
@@ -20,7 +20,7 @@ const maxLevelName = 64
 // ServeHTTP answers GET with the level, and takes another one by PUT from this machine. No other method does: a browser
 // would send a POST for any page that asks it to.
 func (l LogLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	plain(w)
+	httpapi.Plain(w)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		io.WriteString(w, l.Get()+"\n")
@@ -35,12 +35,13 @@ func (l LogLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // put changes the level to the body's.
 func (l LogLevel) put(w http.ResponseWriter, r *http.Request) {
-	if !fromHere(r.RemoteAddr) {
+	if !httpapi.FromHere(r.RemoteAddr) {
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, "the level changes from this machine only: ask 127.0.0.1, or forward the port\n")
 		return
 	}
-	if r.Header.Get("Origin") != "" { // a browser sends it with every PUT of a page, which may have made its own name lead here
+	// A browser sends the origin with every PUT of a page, which may have made its own name lead here.
+	if r.Header.Get("Origin") != "" {
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, "the level does not change for a page in a browser: use curl\n")
 		return
@@ -55,14 +56,4 @@ func (l LogLevel) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	io.WriteString(w, l.Get()+"\n")
-}
-
-// fromHere tells whether an address, as a server sees it, is of this machine.
-func fromHere(remote string) bool {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// level is a log whose level changes to what it is told, unless that is loud.
+// level is a log whose level becomes what is set, unless that is loud.
 type level struct{ now string }
 
 func (l *level) handler() http.Handler {
@@ -51,7 +51,8 @@ func TestTheLevelIsShownAndChanged(t *testing.T) {
 		l := &level{now: "info"}
 		code, body := l.ask(c.method, c.body, c.from)
 		if code != c.code || l.now != c.after {
-			t.Errorf("%s: answered %d %q, and the level is %s, want %d and %s", c.name, code, body, l.now, c.code, c.after)
+			t.Errorf("%s: answered %d %q, and the level is %s, want %d and %s", c.name, code, body, l.now, c.code,
+				c.after)
 		}
 		if code == 200 && body != c.after+"\n" {
 			t.Errorf("%s: the page says %q, want %q", c.name, body, c.after)

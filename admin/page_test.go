@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // browse asks the debug port as a browser does.
@@ -22,18 +24,22 @@ func browse(method, path string, headers ...string) *httptest.ResponseRecorder {
 }
 
 func TestThePageIsKeptToItself(t *testing.T) {
-	for path, kind := range map[string]string{"/": "text/html", "/page/page.css": "text/css", "/page/page.js": "text/javascript"} {
+	for path, kind := range map[string]string{"/": "text/html", "/page/page.css": "text/css",
+		"/page/page.js": "text/javascript"} {
 		w := browse("GET", path)
 		policy := w.Header().Get("Content-Security-Policy")
-		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("GET %s = %d %v", path, w.Code, w.Header())
 		}
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "trusted-types 'none'"} {
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'",
+			"frame-ancestors 'none'", "form-action 'none'", "trusted-types 'none'"} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: the policy lacks %s", path, part)
 			}
 		}
-		if again := browse("GET", path, "If-None-Match", w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+		if again := browse("GET", path, "If-None-Match",
+			w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
 			t.Errorf("GET %s again = %d with %d bytes, want 304", path, again.Code, again.Body.Len())
 		}
 		if posted := browse("POST", path); posted.Code != http.StatusMethodNotAllowed {
@@ -48,7 +54,8 @@ func TestThePageIsKeptToItself(t *testing.T) {
 func TestThePageLinksToWhatThePortServes(t *testing.T) {
 	page := browse("GET", "/").Body.String()
 	_, list := get(debug(noRules, oneLine), "/")
-	for _, path := range []string{"/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel", "/v1/openapi.json", "/debug/pprof/"} {
+	for _, path := range []string{"/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel",
+		"/v1/openapi.json", "/debug/pprof/"} {
 		if !strings.Contains(page, `href="`+path+`"`) {
 			t.Errorf("the page has no link to %s", path)
 		}
@@ -62,15 +69,16 @@ func TestThePageLinksToWhatThePortServes(t *testing.T) {
 func manyDecisions() StatsView {
 	view := StatsView{Degraded: []string{}, Store: StoreView{Kind: "memory"}}
 	for i := range 1200 {
-		view.Decisions = append(view.Decisions, DecisionsView{"shop", fmt.Sprintf("r%d", i), map[string]int64{"allowed": int64(i), "refused": 1}})
+		view.Decisions = append(view.Decisions, DecisionsView{"shop", fmt.Sprintf("r%d", i),
+			map[string]int64{"allowed": int64(i), "refused": 1}})
 	}
 	return view
 }
 
 func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
-	a, _ := apiOf(t, Access{Local: Operate})
-	h := a.Handler()
-	for path, want := range map[string]int{"/v1/stats": statsDefault, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
+	a, _ := apiOf(t, httpapi.Access{Local: httpapi.Operate})
+	h := a.Operations().Handler()
+	for path, want := range map[string]int{"/v1/stats": 100, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
 		code, body := send(h, here, "GET", path, "")
 		var view StatsView
 		err := json.Unmarshal([]byte(body), &view)
@@ -78,7 +86,8 @@ func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
 			t.Fatalf("GET %s = %d %s", path, code, body)
 		}
 		if len(view.Decisions) != want || view.LeftOut != 1200-want || view.Decisions[0].Rule != "r1199" {
-			t.Errorf("%s lists %d rules, the first %v, and leaves out %d", path, len(view.Decisions), view.Decisions[0], view.LeftOut)
+			t.Errorf("%s lists %d rules, the first %v, and leaves out %d", path, len(view.Decisions),
+				view.Decisions[0], view.LeftOut)
 		}
 		if view.Outcomes["refused"] != 1200 || view.Outcomes["allowed"] != 1199*600 {
 			t.Errorf("%s: the sums are %v", path, view.Outcomes)

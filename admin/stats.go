@@ -2,42 +2,47 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
-const (
-	statsDefault = 100  // rules of one answer
-	statsMost    = 1000 // rules of one answer at most
-)
+// statsRequest asks for what was counted.
+type statsRequest struct {
+	Limit int `query:"limit" in:"1..1000" or:"100"` // how many rules, those with most decisions first
+}
 
 // StatsView is what the sidecar that answers has counted since its start, and how its store does.
 type StatsView struct {
-	At        time.Time        `json:"at"`
-	Started   time.Time        `json:"started"`
-	Version   string           `json:"version"`
-	Host      string           `json:"host"`
-	Caller    CallerView       `json:"caller"`
-	Rules     string           `json:"rules"`     // hash of the rules in use; empty: none
-	Degraded  []string         `json:"degraded"`  // what does not work as it should
-	Outcomes  map[string]int64 `json:"outcomes"`  // decisions of all rules
-	Decisions []DecisionsView  `json:"decisions"` // of the rules with most of them
-	LeftOut   int              `json:"left_out"`  // rules that are not in the list
+	At       time.Time  `json:"at"`
+	Started  time.Time  `json:"started"` // when it started, and all counts were 0
+	Version  string     `json:"version"`
+	Host     string     `json:"host"`
+	Caller   CallerView `json:"caller"`
+	Rules    string     `json:"rules"`    // the hash of the rules in use; empty for none
+	Degraded []string   `json:"degraded"` // what does not work as it should
+	// decisions of all rules by outcome: allowed, refused, blocked, exempt, shadowed, no_limit, unknown_domain or
+	// malformed
+	Outcomes  map[string]int64 `json:"outcomes"`
+	Decisions []DecisionsView  `json:"decisions"` // the rules with most decisions
+	LeftOut   int              `json:"left_out"`  // rules with decisions that are not in the list
 	Store     StoreView        `json:"store"`
 }
 
 // CallerView is who asks, and what they may do.
 type CallerView struct {
 	Name   string `json:"name"`
-	Role   string `json:"role"`
-	Events bool   `json:"events"` // may read events
+	Role   string `json:"role" one:"view operate"`
+	Events bool   `json:"events"` // the caller may read events
 }
 
 // DecisionsView is how often a rule had the last word, by outcome.
 type DecisionsView struct {
-	Domain   string           `json:"domain"` // empty: of a domain without rules
-	Rule     string           `json:"rule"`   // empty: no rule applied
-	Outcomes map[string]int64 `json:"outcomes"`
+	Domain   string           `json:"domain"`   // empty for a domain without rules
+	Rule     string           `json:"rule"`     // empty where no rule applied
+	Outcomes map[string]int64 `json:"outcomes"` // by outcome, without those that never were
 }
 
 // total is the number of decisions of all outcomes.
@@ -51,10 +56,10 @@ func (d *DecisionsView) total() int64 {
 
 // StoreView is how the store of the counters does.
 type StoreView struct {
-	Kind     string           `json:"kind"`     // memory or redis
-	Calls    map[string]int64 `json:"calls"`    // to servers: ok, or why one did not decide
-	Latency  LatencyView      `json:"latency"`  // of calls that were sent
-	Breakers []BreakerView    `json:"breakers"` // one for each server
+	Kind     string           `json:"kind" one:"memory redis"` // memory or redis
+	Calls    map[string]int64 `json:"calls"`                   // calls to its servers: ok, or why one did not decide
+	Latency  LatencyView      `json:"latency"`                 // of calls that were sent
+	Breakers []BreakerView    `json:"breakers"`                // one for each server
 }
 
 // LatencyView is how long calls took.
@@ -73,27 +78,20 @@ type BucketView struct {
 // BreakerView is the breaker in front of a server.
 type BreakerView struct {
 	Server   string    `json:"server"`
-	State    string    `json:"state"`          // closed, half-open or open
-	Since    time.Time `json:"since,omitzero"` // of the last change
-	Opened   int64     `json:"opened"`         // how often
-	Rejected int64     `json:"rejected"`       // calls that were kept from the server
+	State    string    `json:"state" one:"closed half-open open"` // closed, half-open or open
+	Since    time.Time `json:"since,omitzero"`                    // of the last change
+	Opened   int64     `json:"opened"`                            // how often it opened
+	Rejected int64     `json:"rejected"`                          // calls that it kept from the server
 }
 
 // stats serves GET /v1/stats. It reads counters that are there, and costs decisions nothing.
-func (a *API) stats(c *call) (any, *Problem) {
-	asked, wrong := c.query("limit")
-	if wrong != nil {
-		return nil, wrong
-	}
-	most, wrong := number(asked, "limit", statsDefault, statsMost)
-	if wrong != nil {
-		return nil, wrong
-	}
-	view := a.Counted()
+func (a *API) stats(ctx context.Context, in *statsRequest) (*StatsView, error) {
+	view, c := a.Counted(), httpapi.CallerOf(ctx)
 	view.At, view.Rules = a.Now().UTC(), a.InUse().Hash
-	view.Caller = CallerView{c.caller.Name, c.caller.Role.String(), a.mayRead(c.caller) == nil}
-	view.cut(most)
-	return view, nil
+	reads := a.EventsRole != httpapi.NoRole && c.Role >= a.EventsRole
+	view.Caller = CallerView{c.Name, Roles.Word(c.Role), reads}
+	view.cut(in.Limit)
+	return &view, nil
 }
 
 // cut adds up the outcomes of all rules, and keeps the rules with most decisions.

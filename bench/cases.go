@@ -1,11 +1,11 @@
 package main
 
-// goal is what a ratio of the sidecar to what it is compared with should be. A negative number is no goal.
+// goal is what a ratio of the sidecar to what it is compared with should be. A negative number is not a goal.
 type goal struct {
 	CPU       float64 // of server and Redis together, at most
 	Redis     float64 // at most
 	PerSecond float64 // at least
-	Calls     float64 // of a script per decision of the sidecar, at most; this is no ratio
+	Calls     float64 // of a script per decision of the sidecar, at most; not a ratio
 }
 
 // goals are by part and by the short name of a case.
@@ -61,16 +61,23 @@ type testCase struct {
 const keys = 100_000
 
 var cases = []testCase{
-	{"100,000 keys", "keys", work{Domain: "bench", Keys: []string{"user"}, Values: keys}, []string{"open", "lone", "four", "leases"}, nil},
+	{"100,000 keys", "keys", work{Domain: "bench", Keys: []string{"user"}, Values: keys},
+		[]string{"open", "lone", "four", "leases"}, nil},
 	{"Zipf 1.1", "zipf", work{Domain: "bench", Keys: []string{"user"}, Values: keys, Zipf: 1.1}, nil, nil},
-	{"one hot key", "hot", work{Domain: "bench", Keys: []string{"user"}, Values: 1}, []string{"open", "four", "leases"}, nil},
-	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys}, []string{"open", "lone"}, nil},
-	{"four descriptors, three hot", "warm", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys, Shared: true}, nil, nil},
+	{"one hot key", "hot", work{Domain: "bench", Keys: []string{"user"}, Values: 1}, []string{"open", "four", "leases"},
+		nil},
+	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"},
+		Values: keys}, []string{"open", "lone"}, nil},
+	{"four descriptors, three hot", "warm", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"},
+		Values: keys, Shared: true}, nil, nil},
 	{"new counters", "new", work{Domain: "bench", Keys: []string{"user"}, Values: 1, New: true}, nil, nil},
-	{"four new counters", "fournew", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: 1, New: true}, nil, nil},
-	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, []string{"open", "four"}, nil},
+	{"four new counters", "fournew", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"},
+		Values: 1, New: true}, nil, nil},
+	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true},
+		[]string{"open", "four"}, nil},
 	{"unmatched", "unmatched", work{Domain: "bench", Keys: []string{"other"}, Values: keys}, nil, nil},
-	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
+	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, nil,
+		[]string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
 }
 
 // ruleFiles are by their names without .yaml.
@@ -102,11 +109,13 @@ const globalLimit = 100_000
 // globalShare is how much of one core Redis may take for that limit, in percent.
 const globalShare = 5.0
 
-// The cases of the global limit. The first finds out how much this machine can do, on a counter that nothing refuses. The second makes
-// half as many calls on the counter with the limit.
+// The cases of the global limit. The first finds out how much this machine can do, on a counter that nothing refuses.
+// The second makes half as many calls on the counter with the limit.
 var (
-	capacityCase = testCase{Name: "one hot key, closed loop", Short: "capacity", Work: work{Domain: "bench", Keys: []string{"user"}, Values: 1}}
-	globalCase   = testCase{Name: "global limit, open loop", Short: "global", Work: work{Domain: "bench", Keys: []string{"global"}, Values: 1}}
+	capacityCase = testCase{Name: "one hot key, closed loop", Short: "capacity",
+		Work: work{Domain: "bench", Keys: []string{"user"}, Values: 1}}
+	globalCase = testCase{Name: "global limit, open loop", Short: "global",
+		Work: work{Domain: "bench", Keys: []string{"global"}, Values: 1}}
 )
 
 // algorithms are compared with one another, on the sidecar alone: the reference server has the fixed window only.
@@ -125,7 +134,8 @@ func algorithmRules() ruleFiles {
 func algorithmCases() []testCase {
 	var all []testCase
 	for _, a := range algorithms {
-		all = append(all, testCase{Name: a, Short: a, Work: work{Domain: "algorithms", Keys: []string{a}, Values: keys}})
+		all = append(all, testCase{Name: a, Short: a, Work: work{Domain: "algorithms", Keys: []string{a},
+			Values: keys}})
 	}
 	return all
 }

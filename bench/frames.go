@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// take takes the frames that are there as a whole, and returns what is left.
-func (w *wire) take(in []byte, now time.Time) (rest []byte, err error) {
+// parseFrames takes the frames that are there as a whole, and returns what is left.
+func (w *wire) parseFrames(in []byte, now time.Time) (rest []byte, err error) {
 	for len(in) >= frameHead {
 		size := int(in[0])<<16 | int(in[1])<<8 | int(in[2])
 		if size > longest {
@@ -22,7 +22,8 @@ func (w *wire) take(in []byte, now time.Time) (rest []byte, err error) {
 		if len(in) < frameHead+size {
 			break
 		}
-		head := http2.FrameHeader{Type: http2.FrameType(in[3]), Flags: http2.Flags(in[4]), StreamID: binary.BigEndian.Uint32(in[5:]) &^ (1 << 31)}
+		head := http2.FrameHeader{Type: http2.FrameType(in[3]), Flags: http2.Flags(in[4]),
+			StreamID: binary.BigEndian.Uint32(in[5:]) &^ (1 << 31)}
 		err = w.frame(head, in[frameHead:frameHead+size], now)
 		if err != nil {
 			return in, err
@@ -92,7 +93,7 @@ func (w *wire) data(head http2.FrameHeader, payload []byte) error {
 	}
 	c, found := w.calls[head.StreamID]
 	if !found {
-		return fmt.Errorf("an answer on stream %d, which has no call", head.StreamID)
+		return fmt.Errorf("an answer on stream %d, where no call waits", head.StreamID)
 	}
 	body := payload
 	if len(c.body) > 0 {
@@ -109,7 +110,8 @@ func (w *wire) data(head http2.FrameHeader, payload []byte) error {
 
 // headers takes those before an answer or after it.
 func (w *wire) headers(head http2.FrameHeader, payload []byte, now time.Time) error {
-	if head.Flags.Has(http2.FlagHeadersPadded) || head.Flags.Has(http2.FlagHeadersPriority) || !head.Flags.Has(http2.FlagHeadersEndHeaders) {
+	if head.Flags.Has(http2.FlagHeadersPadded) || head.Flags.Has(http2.FlagHeadersPriority) ||
+		!head.Flags.Has(http2.FlagHeadersEndHeaders) {
 		return errors.New("the server sends headers in an unusual way")
 	}
 	fault, err := w.blocks.fault(payload)
@@ -126,7 +128,7 @@ func (w *wire) headers(head http2.FrameHeader, payload []byte, now time.Time) er
 func (w *wire) done(stream uint32, now time.Time, fault string) error {
 	c, found := w.calls[stream]
 	if !found {
-		return fmt.Errorf("stream %d ends, which has no call", stream)
+		return fmt.Errorf("stream %d ends, where no call waits", stream)
 	}
 	delete(w.calls, stream)
 	switch {
@@ -145,18 +147,18 @@ func (w *wire) done(stream uint32, now time.Time, fault string) error {
 	return nil
 }
 
-// blocks decodes header blocks. Nearly all of them are the same few bytes, and these mean the same as long as no other has changed the table that
-// they refer to.
+// blocks decodes header blocks. Nearly all of them are the same few bytes, and these mean the same as long as no other
+// has changed the table that they refer to.
 type blocks struct {
 	decoder *hpack.Decoder
-	sound   map[string]bool // blocks that are no fault and change nothing
+	sound   map[string]bool // blocks that are in order and change nothing
 }
 
 func newBlocks() blocks {
 	return blocks{decoder: hpack.NewDecoder(4096, nil), sound: map[string]bool{}}
 }
 
-// fault is what a block says that is wrong, or empty.
+// fault returns what is wrong by a block of headers, or "".
 func (b *blocks) fault(block []byte) (string, error) {
 	if b.sound[string(block)] {
 		return "", nil
@@ -175,7 +177,7 @@ func (b *blocks) fault(block []byte) (string, error) {
 	return fault, nil
 }
 
-// faultOf is what headers say that is wrong, or empty.
+// faultOf returns what is wrong by headers, or "".
 func faultOf(fields []hpack.HeaderField) string {
 	code, message := "0", ""
 	for _, f := range fields {

@@ -50,13 +50,13 @@ func startGenerator(ctx context.Context, o order) (*generator, error) {
 		err = g.expect("warm")
 	}
 	if err != nil {
-		return nil, g.end(err)
+		return nil, g.wait(err)
 	}
 	return g, nil
 }
 
-// run lets the load flow, calls measured as soon as it has ended, and returns what the generator saw.
-func (g *generator) run(measured func() error) (outcome, error) {
+// runLoad lets the load flow, calls measured as soon as it has ended, and returns what the generator saw.
+func (g *generator) runLoad(measured func() error) (outcome, error) {
 	_, err := io.WriteString(g.in, "go\n")
 	if err == nil {
 		err = g.expect("done")
@@ -68,7 +68,7 @@ func (g *generator) run(measured func() error) (outcome, error) {
 	if err == nil {
 		err = json.NewDecoder(g.lines).Decode(&o)
 	}
-	return o, g.end(err)
+	return o, g.wait(err)
 }
 
 func (g *generator) expect(word string) error {
@@ -82,8 +82,8 @@ func (g *generator) expect(word string) error {
 	return nil
 }
 
-// end waits for the process, which ends by itself after an outcome, and kills it after an error.
-func (g *generator) end(err error) error {
+// wait waits for the process, which ends by itself after an outcome, and kills it after an error.
+func (g *generator) wait(err error) error {
 	if err != nil {
 		_ = g.cmd.Process.Kill()
 		_ = g.cmd.Wait()

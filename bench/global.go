@@ -22,7 +22,8 @@ func tableFor(part string, studies ...*study) table {
 
 // globalTable has what a global limit costs: shares of one core, in percent. Redis has a goal where the limit is.
 func globalTable(studies ...*study) table {
-	t := table{head: []string{"case", "calls due/s", "decisions/s", "Redis %", "goal", "sidecars %", "load generator %", "refusals", "calls", "without Redis"}, left: 1}
+	t := table{head: []string{"case", "calls due/s", "decisions/s", "Redis %", "goal", "sidecars %", "load generator %",
+		"refusals", "calls", "without Redis"}, left: 1}
 	for _, s := range studies {
 		due, goal := "–", ""
 		if rate := s.median(spillway, func(f figures) float64 { return f.Rate }); rate > 0 {
@@ -36,8 +37,12 @@ func globalTable(studies ...*study) table {
 			redis, goal = "no result", ""
 		}
 		t.rows = append(t.rows, []string{
-			s.Case.Name, due, number(s.median(spillway, perSecond)), redis, goal, number(s.median(spillway, share(serverCPU))),
-			number(s.median(spillway, share(func(f figures) float64 { return f.Load }))), thousands(int64(s.sum(spillway, func(f figures) float64 { return f.Refused }))),
+			s.Case.Name, due, number(s.median(spillway, perSecond)), redis, goal,
+			number(s.median(spillway, share(serverCPU))),
+			number(s.median(spillway, share(func(f figures) float64 { return f.Load }))),
+			thousands(int64(s.sum(spillway, func(f figures) float64 {
+				return f.Refused
+			}))),
 			fine(s.median(spillway, calls)), thousands(int64(s.withoutRedis(spillway))),
 		})
 	}

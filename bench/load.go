@@ -38,8 +38,8 @@ const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // patience ends a run that hangs, beyond the time that it should take.
 const patience = 20 * time.Second
 
-// serveLoad is the process of the load generator. It reads an order, warms up, writes "warm", waits for "go", runs, writes "done" at
-// once, and then the outcome: a reader of "warm" and "done" measures the servers in between.
+// serveLoad is the process of the load generator. It reads an order, warms up, writes "warm", waits for "go", runs,
+// writes "done" at once, and then the outcome: a reader of "warm" and "done" measures the servers in between.
 func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -71,7 +71,8 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	slices.Sort(t.latencies)
 	t.fail(warm.errors, warm.first)
 	return json.NewEncoder(out).Encode(outcome{
-		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed, CPU: cpu,
+		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed,
+		CPU: cpu,
 		P50: time.Duration(percentile(t.latencies, 0.5)), P99: time.Duration(percentile(t.latencies, 0.99)),
 	})
 }
@@ -91,7 +92,7 @@ func (t *tally) fail(n int, text string) {
 	}
 }
 
-func (t *tally) add(other tally) {
+func (t *tally) merge(other tally) {
 	t.latencies = append(t.latencies, other.latencies...)
 	t.refused += other.refused
 	t.fail(other.errors, other.first)
@@ -148,8 +149,8 @@ func (l *load) measured(ctx context.Context) tally {
 	return l.flow(ctx, l.order.Run)
 }
 
-// flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an open loop has its
-// rate, too, so that it does not spend a limit which the rate stays below.
+// flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an
+// open loop has its rate, too, so that it does not spend a limit which the rate stays below.
 func (l *load) flow(ctx context.Context, length time.Duration) tally {
 	if l.order.Rate > 0 {
 		return l.open(ctx, length)
@@ -179,8 +180,8 @@ func (l *load) fill(ctx context.Context) tally {
 	})
 }
 
-// closed keeps a number of calls in flight, the same on each connection: a call that is answered makes room for the next. A connection ends with
-// its requests.
+// closed keeps a number of calls in flight, the same on each connection: a call that is answered makes room for the
+// next. A connection ends with its requests.
 func (l *load) closed(ctx context.Context, requests func(i int) func(now time.Time) []byte) tally {
 	each := max(1, l.order.InFlight/len(l.wires))
 	return l.together(ctx, func(i int, w *wire) func(now time.Time) bool {
@@ -198,7 +199,7 @@ func (l *load) closed(ctx context.Context, requests func(i int) func(now time.Ti
 	})
 }
 
-// open makes calls at a rate, whatever the answers do. Latency counts from the time at which a call was due.
+// open makes calls at a rate that does not depend on the answers. Latency counts from the time at which a call was due.
 func (l *load) open(ctx context.Context, length time.Duration) tally {
 	queues := make([]*queue, len(l.wires))
 	for i, w := range l.wires {
@@ -211,7 +212,7 @@ func (l *load) open(ctx context.Context, length time.Duration) tally {
 			turn++
 		})
 		for _, q := range queues {
-			q.end()
+			q.close()
 		}
 	}()
 	return l.together(ctx, func(i int, _ *wire) func(now time.Time) bool { return queues[i].refill })
@@ -227,12 +228,12 @@ func (l *load) together(ctx context.Context, refill func(i int, w *wire) func(no
 	wait.Wait()
 	var all tally
 	for _, w := range l.wires {
-		all.add(w.tally)
+		all.merge(w.tally)
 	}
 	return all
 }
 
-// queue has the calls of an open loop that are due on a connection and have no room yet.
+// queue holds the calls of an open loop that are due on a connection and wait for room.
 type queue struct {
 	wire  *wire
 	next  func() []byte
@@ -258,8 +259,8 @@ func (q *queue) refill(time.Time) (more bool) {
 	return !q.ended || len(q.times) > 0
 }
 
-// end says that no more calls are due.
-func (q *queue) end() {
+// close closes the queue: no more calls are due.
+func (q *queue) close() {
 	q.wire.mu.Lock()
 	defer q.wire.mu.Unlock()
 	q.ended = true

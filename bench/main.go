@@ -1,8 +1,10 @@
-// Command bench compares the sidecar with the reference server, envoyproxy/ratelimit: the same rule file, the same Redis, the same
-// requests, in rounds that take turns. `make bench` builds what it needs, prints tables, and writes RESULTS.md and results.svg.
+// Command bench compares the sidecar with the reference server, envoyproxy/ratelimit: the same rule file, the same
+// Redis, the same requests, in rounds that take turns. `make bench` builds what it needs, prints tables, and writes
+// RESULTS.md.
 //
-// BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES and BENCH_PARTS shorten or lengthen a run; README.md in this folder says how.
-// A run in which a decision was made without Redis is no result: its ratios are left out and the exit code is 1.
+// BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES and BENCH_PARTS shorten or lengthen a run; README.md in this folder explains
+// them. A run in which a decision was made without Redis is not a result: its ratios are left out and the exit code is
+// 1.
 package main
 
 import (
@@ -19,7 +21,8 @@ import (
 var errNoResult = errors.New("no result: see the lines in red")
 
 func main() {
-	// A child is killed when the thread that started it ends. The main thread ends last, so all children are started on it.
+	// A child is killed when the thread that started it ends. The main thread ends last, so all children are started on
+	// it.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])

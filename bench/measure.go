@@ -21,8 +21,13 @@ type figures struct {
 	Others                  float64 // share of the processors that programs outside the benchmark used
 	WithoutRedis            float64 // decisions, those of the warm-up, too
 	Counter, Key            float64 // bytes that Redis takes for a counter: of its memory, and by MEMORY USAGE of a key
-	Errors, Wrong           int
-	FirstError              string
+	failures
+}
+
+// failures are calls without an answer, and answers that are wrong.
+type failures struct {
+	Errors, Wrong int
+	FirstError    string
 }
 
 // counters are the sums since the start of each process, at one moment.
@@ -32,8 +37,8 @@ type counters struct {
 	counts        redisCounts
 }
 
-// selves is what a fleet counts about itself.
-func (f *fleet) selves() (self, error) {
+// selves is what a setup counts about itself.
+func (f *setup) selves() (self, error) {
 	var sum self
 	for _, n := range f.nodes {
 		one, err := f.self(n.debug)
@@ -47,7 +52,7 @@ func (f *fleet) selves() (self, error) {
 }
 
 // times reads the processor time of everything.
-func (c *counters) times(f *fleet) error {
+func (c *counters) times(f *setup) error {
 	var err error
 	c.redis, err = cpuOf(f.redis.cmd.Process.Pid)
 	if err != nil {
@@ -64,8 +69,8 @@ func (c *counters) times(f *fleet) error {
 	return err
 }
 
-// ask reads what Redis counts.
-func (c *counters) ask(redis *redisServer) error {
+// readRedis reads what Redis counts.
+func (c *counters) readRedis(redis *redisServer) error {
 	var err error
 	c.counts, err = redis.conn.counts()
 	if err != nil {
@@ -74,10 +79,10 @@ func (c *counters) ask(redis *redisServer) error {
 	return nil
 }
 
-// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
-// servers have run for some time.
-func fill(ctx context.Context, fleets []*fleet, o order) error {
-	for _, f := range fleets {
+// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the
+// rounds begin, as they are where servers have run for some time.
+func fill(ctx context.Context, setups []*setup, o order) error {
+	for _, f := range setups {
 		err := f.redis.empty()
 		if err != nil {
 			return err
@@ -85,7 +90,7 @@ func fill(ctx context.Context, fleets []*fleet, o order) error {
 	}
 	o.Fill, o.Rate, o.Warm, o.Run = true, 0, 0, time.Minute
 	o.Connections, o.InFlight = perServer, inFlight
-	for _, f := range fleets {
+	for _, f := range setups {
 		for _, target := range f.targets() {
 			o.Targets = []string{target}
 			err := sweep(ctx, o)
@@ -105,15 +110,15 @@ func sweep(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	seen, err := g.run(func() error { return nil })
+	seen, err := g.runLoad(func() error { return nil })
 	if err == nil && seen.Errors > 0 {
 		err = errors.New(seen.FirstError)
 	}
 	return err
 }
 
-// measure runs one round against a fleet.
-func measure(ctx context.Context, f *fleet, o order) (figures, error) {
+// measure runs one round against a setup.
+func measure(ctx context.Context, f *setup, o order) (figures, error) {
 	ctx, cancel := limit(ctx, o)
 	defer cancel()
 	o.Targets = f.targets()
@@ -135,23 +140,24 @@ func measure(ctx context.Context, f *fleet, o order) (figures, error) {
 	return made, err
 }
 
-// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
-// processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
-func observe(f *fleet, g *generator) (figures, error) {
+// observe lets the load flow and takes the counters before and after. A report of a server or of Redis about itself
+// costs it time, so processor time is read last before the load and first after it. Decisions without Redis are those
+// since the server's start.
+func observe(f *setup, g *generator) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()
 	if err == nil {
-		err = before.ask(f.redis)
+		err = before.readRedis(f.redis)
 	}
 	if err == nil {
 		err = before.times(f)
 	}
 	if err != nil {
-		return figures{}, g.end(err)
+		return figures{}, g.wait(err)
 	}
-	seen, err := g.run(func() error { return after.times(f) })
+	seen, err := g.runLoad(func() error { return after.times(f) })
 	if err == nil {
-		err = after.ask(f.redis)
+		err = after.readRedis(f.redis)
 	}
 	if err != nil {
 		return figures{}, err
@@ -169,8 +175,8 @@ func observe(f *fleet, g *generator) (figures, error) {
 	return made, nil
 }
 
-// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also while the other
-// server has its turn.
+// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also
+// while the other server has its turn.
 const housekeeping = 0.01
 
 // figuresOf divides what was counted between two moments by the decisions.
@@ -195,7 +201,8 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,
 		Script:    script,
 		Calls:     calls / n,
-		Others:    max(0, ratio(float64(after.machine.busy-before.machine.busy-ours), float64(after.machine.all-before.machine.all))),
-		Errors:    seen.Errors, FirstError: seen.FirstError,
+		Others: max(0, ratio(float64(after.machine.busy-before.machine.busy-ours),
+			float64(after.machine.all-before.machine.all))),
+		failures: failures{Errors: seen.Errors, FirstError: seen.FirstError},
 	}
 }

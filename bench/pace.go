@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pace tells the times at which calls are due, each when it has come. It sleeps on a thread of its own: the timers of the Go runtime may be
-// late by a millisecond.
+// pace sends the time at which a call is due as soon as it has come. It sleeps on a thread of its own: the timers of
+// the Go runtime may be late by a millisecond.
 func pace(ctx context.Context, rate float64, length time.Duration, due func(at time.Time)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

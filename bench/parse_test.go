@@ -6,9 +6,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-const info = "# Stats\r\ntotal_connections_received:6\r\ntotal_commands_processed:1007\r\ntotal_reads_processed:305\r\n" +
+const info = "# Stats\r\ntotal_connections_received:6\r\ntotal_commands_processed:1007\r\n" +
+	"total_reads_processed:305\r\n" +
 	"# Commandstats\r\ncmdstat_info:calls=2,usec=180,usec_per_call=90.00,rejected_calls=0,failed_calls=0\r\n" +
 	"cmdstat_evalsha:calls=500,usec=14000,usec_per_call=28.00,rejected_calls=0,failed_calls=1\r\n" +
 	"cmdstat_fcall:calls=10,usec=100,usec_per_call=10.00,rejected_calls=0,failed_calls=0\r\n" +
@@ -20,7 +23,8 @@ func TestInfoIsRead(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	for _, bad := range []string{"", "total_commands_processed:5\r\n", "total_commands_processed:x\r\ntotal_reads_processed:1\r\n", info + "cmdstat_eval:calls=x\r\n"} {
+	for _, bad := range []string{"", "total_commands_processed:5\r\n",
+		"total_commands_processed:x\r\ntotal_reads_processed:1\r\n", info + "cmdstat_eval:calls=x\r\n"} {
 		_, err := parseInfo(bad)
 		if err == nil {
 			t.Errorf("no error for %q", bad)
@@ -45,14 +49,8 @@ func TestMachineTimeIsRead(t *testing.T) {
 func TestProcessTimeIsThatOfTheProcess(t *testing.T) {
 	// Time in the kernel counts, too: there is some after enough system calls.
 	for used := (syscall.Rusage{}); used.Stime.Nano() < int64(5*tick); {
-		_, err := os.ReadFile("/proc/self/stat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(os.ReadFile("/proc/self/stat"))(t)
+		must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	}
 	before := cpuOfThisProcess()
 	got, err := cpuOf(os.Getpid())
@@ -107,13 +105,17 @@ func TestStatsOfTheReferenceServerAreRead(t *testing.T) {
 }
 
 func TestFiguresAreThoseBetweenTwoMoments(t *testing.T) {
-	before := counters{server: time.Second, redis: time.Second, machine: machine{busy: time.Second, all: 10 * time.Second}, counts: redisCounts{Commands: 100, Reads: 50}}
+	before := counters{server: time.Second, redis: time.Second,
+		machine: machine{busy: time.Second, all: 10 * time.Second}, counts: redisCounts{Commands: 100, Reads: 50}}
 	after := counters{
-		server: 2 * time.Second, redis: 1100 * time.Millisecond, machine: machine{busy: 3500 * time.Millisecond, all: 14 * time.Second},
+		server: 2 * time.Second, redis: 1100 * time.Millisecond, machine: machine{busy: 3500 * time.Millisecond,
+			all: 14 * time.Second},
 		counts: redisCounts{Commands: 100 + 40_001, Reads: 50 + 2_001, Scripts: commandCount{10_000, 90_000}},
 	}
-	got := figuresOf(before, after, outcome{Decisions: 10_000, Elapsed: 2 * time.Second, CPU: 400 * time.Millisecond, P50: 3 * time.Millisecond, P99: 7 * time.Millisecond})
-	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4, Trips: 0.2, Calls: 1, Script: 9, Others: 0.25}
+	got := figuresOf(before, after, outcome{Decisions: 10_000, Elapsed: 2 * time.Second, CPU: 400 * time.Millisecond,
+		P50: 3 * time.Millisecond, P99: 7 * time.Millisecond})
+	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4,
+		Trips: 0.2, Calls: 1, Script: 9, Others: 0.25}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -22,8 +22,8 @@ func cpuOfMachine() (machine, error) {
 	return parseMachine(string(text))
 }
 
-// parseMachine reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What follows is part of
-// user and nice already.
+// parseMachine reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What follows
+// is part of user and nice already.
 func parseMachine(text string) (machine, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)

@@ -21,8 +21,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// startProcess starts a child in a process group of its own, so that Ctrl-C reaches this program alone, which then stops it. It is
-// called on the main thread.
+// startProcess starts a child in a process group of its own, so that Ctrl-C reaches this program alone, which then
+// stops it. It is called on the main thread.
 func startProcess(folder, name, bin string, env []string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
 	log, err := os.Create(p.log)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else a line each.
+// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else
+// a line each.
 type progress struct {
 	out      *os.File
 	terminal bool
@@ -21,12 +22,12 @@ func newProgress(out *os.File) *progress {
 	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-// expect says how many rounds there are and how long one takes.
+// expect sets the number of rounds and the length of one.
 func (p *progress) expect(rounds int, each time.Duration) {
 	p.left, p.each, p.begin = rounds, each+500*time.Millisecond, time.Now()
 }
 
-// expectMore says that there are more rounds than expected.
+// expectMore adds rounds to the expected ones.
 func (p *progress) expectMore(rounds int) { p.left += rounds }
 
 // step begins a round.
@@ -37,11 +38,11 @@ func (p *progress) step(what string) {
 	line := fmt.Sprintf("%s, %.0f s left", what, (time.Duration(p.left) * p.each).Seconds())
 	p.left--
 	p.done++
-	p.say(line)
+	p.show(line)
 }
 
-// say writes a line in place of the last.
-func (p *progress) say(line string) {
+// show replaces the last line.
+func (p *progress) show(line string) {
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		return

@@ -54,8 +54,8 @@ func (c *redisConn) do(command string) (string, error) {
 	return "", fmt.Errorf("%s: reply %q", command, line)
 }
 
-// redisCounts is what Redis has counted since its start. INFO does not count the command that asks for it, so between two of them
-// there is one command and one read of the harness itself.
+// redisCounts is what Redis has counted since its start. INFO does not count the command that asks for it, so between
+// two of them there is one command and one read of the harness itself.
 type redisCounts struct {
 	Commands int64 // those inside scripts, too
 	Reads    int64 // times that Redis read from a connection

@@ -94,7 +94,7 @@ func (s *study) all(server string) []figures {
 // wrongShare is how many answers of a round may be of the other kind: at the edge of a window one call is admitted.
 const wrongShare = 0.001
 
-// faults are the reasons for which a study is no result. Decisions without Redis are what the part strain is about.
+// faults are the reasons for which a study is not a result. Decisions without Redis are what the part strain is about.
 func (s *study) faults() []string {
 	var all []string
 	for _, server := range s.servers() {
@@ -115,18 +115,22 @@ func (s *study) faults() []string {
 			all = append(all, about+fmt.Sprintf("%d calls failed, the first with %q", errors, first))
 		}
 		if float64(wrong) > wrongShare*decisions {
-			all = append(all, about+fmt.Sprintf("%d answers of %.0f admit where they should refuse, or refuse where they should admit", wrong, decisions))
+			all = append(all, about+fmt.Sprintf("%d answers of %.0f admit where they should refuse, or refuse where "+
+				"they should admit", wrong, decisions))
 		}
 	}
 	return all
 }
 
-// ratios is the table of the sidecar to another server, and of its calls. The goals are about the first server of a table.
+// ratios is the table of the sidecar to another server, and of its calls. The goals are about the first server of a
+// table.
 func ratios(studies []*study, other string) table {
-	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second", "goal", "calls per decision", "goal"}, left: 1}
+	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second",
+		"goal", "calls per decision", "goal"}, left: 1}
 	for _, s := range studies {
 		if len(s.faults()) > 0 {
-			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", "", "no result", ""})
+			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", "",
+				"no result", ""})
 			continue
 		}
 		g := goal{-1, -1, -1, -1}
@@ -141,8 +145,8 @@ func ratios(studies []*study, other string) table {
 	return t
 }
 
-// ratio is the median of the ratios of the sidecar to another server in each round. The turns of a round follow one another, so
-// other programs disturb them alike.
+// ratio is the median of the ratios of the sidecar to another server in each round. The turns of a round follow one
+// another, so other programs disturb them alike.
 func (s *study) ratio(of func(figures) float64, other string) float64 {
 	var all []float64
 	for i := range min(len(s.Rounds[spillway]), len(s.Rounds[other])) {
@@ -151,8 +155,8 @@ func (s *study) ratio(of func(figures) float64, other string) float64 {
 	return median(all)
 }
 
-// redisRatio is that of Redis' processor time. It is 0 where the sidecar asked Redis nothing, and then it does not matter whether the
-// reference server did.
+// redisRatio is that of Redis' processor time. It is 0 where the sidecar asked Redis nothing, and then it does not
+// matter whether the reference server did.
 func (s *study) redisRatio(other string) float64 {
 	if s.median(spillway, func(f figures) float64 { return f.Commands }) < housekeeping {
 		return 0
@@ -182,7 +186,8 @@ func of(studies []*study, part string) []*study {
 	return slices.DeleteFunc(slices.Clone(studies), func(s *study) bool { return s.Part != part })
 }
 
-// compared are the studies of a part that have rounds of another server beside those of the sidecar, and whose ratios mean something.
+// compared are the studies of a part that have rounds of another server beside those of the sidecar, and whose ratios
+// mean something.
 func compared(studies []*study, part, other string) []*study {
 	if part == "memory" || part == "strain" {
 		return nil
@@ -190,12 +195,13 @@ func compared(studies []*study, part, other string) []*study {
 	return slices.DeleteFunc(of(studies, part), func(s *study) bool { return len(s.Rounds[other]) == 0 })
 }
 
-// report prints the ratios and writes the files. It fails when a study is no result.
-func (s *session) report(out io.Writer) error {
+// finish prints the ratios and writes the files. It fails when a study is not a result.
+func (s *session) finish(out io.Writer) error {
 	for _, part := range parts {
 		for _, other := range []string{reference, unleased, base} {
 			if studies := compared(s.studies, part, other); len(studies) > 0 {
-				fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, other, titles[part], ratios(studies, other).terminal())
+				fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, other, titles[part],
+					ratios(studies, other).terminal())
 			}
 		}
 	}
@@ -204,11 +210,11 @@ func (s *session) report(out io.Writer) error {
 			fmt.Fprintf(out, "%s\n\n%s\n", titles[part], tableFor(part, studies...).terminal())
 		}
 	}
-	err := s.write(out)
+	err := s.writePage(out)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Written: %s/RESULTS.md and results.svg\n", s.set.Out)
+	fmt.Fprintf(out, "Written: %s/RESULTS.md\n", s.set.Out)
 	faulty := false
 	for _, one := range s.studies {
 		for _, line := range one.faults() {

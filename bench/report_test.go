@@ -8,15 +8,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // sample is a study in which the sidecar takes half of the reference server's time.
 func sample(part string, c testCase) *study {
-	one := figures{Decisions: 30_000, PerSecond: 15_000, Server: 80, Redis: 10, Load: 25, P50: 3.6, P99: 12, Commands: 2, Trips: 0.65, Script: math.NaN(), Calls: math.NaN(), Allocs: 190}
-	two := figures{Decisions: 60_000, PerSecond: 30_000, Server: 35, Redis: 10, Load: 25, P50: 1.8, P99: 6, Commands: 4, Trips: 0.2, Script: 8.5, Calls: 0.0153, Allocs: 60}
-	return &study{Part: part, Case: c, Rounds: map[string][]figures{reference: {one, one, one}, spillway: {two, two, two}}}
+	one := figures{Decisions: 30_000, PerSecond: 15_000, Server: 80, Redis: 10, Load: 25, P50: 3.6, P99: 12,
+		Commands: 2, Trips: 0.65, Script: math.NaN(), Calls: math.NaN(), Allocs: 190}
+	two := figures{Decisions: 60_000, PerSecond: 30_000, Server: 35, Redis: 10, Load: 25, P50: 1.8, P99: 6, Commands: 4,
+		Trips: 0.2, Script: 8.5, Calls: 0.0153, Allocs: 60}
+	return &study{Part: part, Case: c, Rounds: map[string][]figures{reference: {one, one, one},
+		spillway: {two, two, two}}}
 }
 
 func samples() []*study {
@@ -24,13 +29,15 @@ func samples() []*study {
 	for _, c := range cases {
 		all = append(all, sample("closed", c))
 	}
-	return append(all, sample("open", cases[0]), sample("four", cases[0]), sample("four", cases[2]), leaseSample(cases[0]), leaseSample(cases[2]),
+	return append(all, sample("open", cases[0]), sample("four", cases[0]), sample("four", cases[2]),
+		leaseSample(cases[0]), leaseSample(cases[2]),
 		alone(sample("global", capacityCase)), alone(sample("global", globalCase)))
 }
 
 // baseSamples are studies of a run with a base, which takes a fifth more than the sidecar.
 func baseSamples() []*study {
-	all := []*study{sample("closed", cases[0]), alone(sample("rules", ruleCases(keys)[0])), alone(sample("memory", ruleCases(memoryKeys)[0])), alone(sample("strain", strainCases[1]))}
+	all := []*study{sample("closed", cases[0]), alone(sample("rules", ruleCases(keys)[0])),
+		alone(sample("memory", ruleCases(memoryKeys)[0])), alone(sample("strain", strainCases[1]))}
 	for _, s := range all {
 		for i, f := range s.Rounds[spillway] {
 			if s.Part == "strain" {
@@ -71,15 +78,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		err := os.WriteFile(file, []byte(got), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("%s differs (go test ./bench -update writes it anew); got:\n%s", file, got)
 	}
@@ -100,10 +101,6 @@ func TestPageOfARunWithABase(t *testing.T) {
 	golden(t, "base-page.golden", page(with, baseSamples()))
 }
 
-func TestChart(t *testing.T) {
-	golden(t, "chart.golden", chart(of(samples(), "closed")))
-}
-
 func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies := samples()
 	studies[0].Rounds[spillway][1].WithoutRedis = 123
@@ -113,7 +110,6 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_PATIENCE=500ms"}
 	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
-	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
 }
 
 func TestTerminalTable(t *testing.T) {
@@ -158,7 +154,8 @@ func TestARoundIsDisturbedByOneOfItsTurns(t *testing.T) {
 	}{{0, 0, false}, {noisy, noisy, false}, {0.06, 0, true}, {0, 0.06, true}} {
 		round := map[string]figures{reference: {Others: step.reference}, spillway: {Others: step.spillway}}
 		if got := disturbed(round); got != step.want {
-			t.Errorf("with %v and %v of the processors used by others, disturbed is %v, want %v", step.reference, step.spillway, got, step.want)
+			t.Errorf("with %v and %v of the processors used by others, disturbed is %v, want %v", step.reference,
+				step.spillway, got, step.want)
 		}
 	}
 }
@@ -188,7 +185,8 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 func TestGoalsAreThoseOfThePart(t *testing.T) {
 	hot := cases[slices.IndexFunc(cases, func(c testCase) bool { return c.Short == "hot" })]
 	for part, want := range map[string]goal{
-		"closed": {0.60, 1.2, 1.6, -1}, "four": {0.33, 1.2, 1.6, 0.02}, "leases": {-1, -1, -1, -1}, "open": {-1, -1, -1, -1},
+		"closed": {0.60, 1.2, 1.6, -1}, "four": {0.33, 1.2, 1.6, 0.02}, "leases": {-1, -1, -1, -1},
+		"open": {-1, -1, -1, -1},
 	} {
 		if got := sample(part, hot).goal(); got != want {
 			t.Errorf("one hot key in the part %s has the goals %v, want %v", part, got, want)
@@ -196,7 +194,9 @@ func TestGoalsAreThoseOfThePart(t *testing.T) {
 	}
 	for part, all := range goals {
 		for short := range all {
-			if !slices.ContainsFunc(cases, func(c testCase) bool { return c.Short == short && (part == "closed" || slices.Contains(c.Also, part)) }) {
+			if !slices.ContainsFunc(cases, func(c testCase) bool {
+				return c.Short == short && (part == "closed" || slices.Contains(c.Also, part))
+			}) {
 				t.Errorf("there are goals for %s in the part %s, but no such rounds", short, part)
 			}
 		}
@@ -204,7 +204,8 @@ func TestGoalsAreThoseOfThePart(t *testing.T) {
 }
 
 func TestGoalsKeepTheirDigits(t *testing.T) {
-	for value, want := range map[float64]string{-1: "", 0: "0", 0.02: "≤ 0.02", 0.5: "≤ 0.5", 1.01: "≤ 1.01", 5: "≤ 5"} {
+	for value, want := range map[float64]string{-1: "", 0: "0", 0.02: "≤ 0.02", 0.5: "≤ 0.5", 1.01: "≤ 1.01",
+		5: "≤ 5"} {
 		if got := atMost(value); got != want {
 			t.Errorf("a goal of at most %v is written %q, want %q", value, got, want)
 		}

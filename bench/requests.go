@@ -12,9 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// encode returns the requests of a case as bytes, so that the load generator only chooses among them. Request i has value i in its
-// first descriptor; each further descriptor has a value of its own, drawn uniformly, or with Shared value 0. To fill, it has value i too, so that
-// all values are met. The values of a request about new counters are blank.
+// encode returns the requests of a case as bytes, so that the load generator only chooses among them. Request i has
+// value i in its first descriptor; each further descriptor has a value of its own, drawn uniformly, or with Shared
+// value 0. To fill, it has value i too, so that all values are met. The values of a request about new counters are
+// blank.
 func encode(w work, fill bool, r *rand.Rand) ([][]byte, error) {
 	all := make([][]byte, w.Values)
 	for i := range all {
@@ -32,7 +33,8 @@ func encode(w work, fill bool, r *rand.Rand) ([][]byte, error) {
 				text = blank
 			}
 			entry := &common.RateLimitDescriptor_Entry{Key: key, Value: text}
-			request.Descriptors = append(request.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{entry}})
+			request.Descriptors = append(request.Descriptors,
+				&common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{entry}})
 		}
 		var err error
 		all[i], err = proto.Marshal(request)
@@ -46,7 +48,8 @@ func encode(w work, fill bool, r *rand.Rand) ([][]byte, error) {
 // blank is each value of a request about new counters, until it gets a number.
 const blank = "v000000000000000"
 
-// numbered returns a function that gives the values of a request a new number each time. Rounds and connections have numbers of their own.
+// numbered returns a function that gives the values of a request a new number each time. Rounds and connections have
+// numbers of their own.
 func numbered(request []byte, seed uint64, connection int) func() []byte {
 	const connections, calls = 64, 100_000_000
 	request, n := slices.Clone(request), (seed*connections+uint64(connection))*calls
@@ -75,7 +78,7 @@ const (
 	refused  = uint64(rls.RateLimitResponse_OVER_LIMIT)
 )
 
-// codeOf reads overall_code from an encoded answer and nothing else. It is 0 where there is none.
+// codeOf reads overall_code from an encoded answer and nothing else. It is 0 if the answer lacks one.
 func codeOf(answer []byte) uint64 {
 	for len(answer) > 0 {
 		number, kind, n := protowire.ConsumeTag(answer)

@@ -7,28 +7,25 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func decode(t *testing.T, bytes []byte) *rls.RateLimitRequest {
 	t.Helper()
 	var request rls.RateLimitRequest
-	err := proto.Unmarshal(bytes, &request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(bytes, &request))
 	return &request
 }
 
 func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 	w := work{Domain: "d", Keys: []string{"a", "b"}, Values: 1000}
-	all, err := encode(w, false, rand.New(rand.NewPCG(1, 2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(encode(w, false, rand.New(rand.NewPCG(1, 2))))(t)
 	first, second := map[string]bool{}, map[string]bool{}
 	for _, bytes := range all {
 		request := decode(t, bytes)
-		if request.Domain != "d" || len(request.Descriptors) != 2 || request.Descriptors[0].Entries[0].Key != "a" || request.Descriptors[1].Entries[0].Key != "b" {
+		if request.Domain != "d" || len(request.Descriptors) != 2 || request.Descriptors[0].Entries[0].Key != "a" ||
+			request.Descriptors[1].Entries[0].Key != "b" {
 			t.Fatalf("a request is %v", request)
 		}
 		first[request.Descriptors[0].Entries[0].Value] = true
@@ -44,7 +41,8 @@ func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 }
 
 func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
-	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 1, New: true}, false, rand.New(rand.NewPCG(1, 2)))
+	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 1, New: true}, false,
+		rand.New(rand.NewPCG(1, 2)))
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d requests, %v", len(all), err)
 	}
@@ -55,7 +53,8 @@ func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
 			for range 100 {
 				descriptors := decode(t, next()).Descriptors
 				value := descriptors[0].Entries[0].Value
-				if len(descriptors) != 3 || len(value) != len(blank) || seen[value] || descriptors[1].Entries[0].Value != value || descriptors[2].Entries[0].Value != value {
+				if len(descriptors) != 3 || len(value) != len(blank) || seen[value] ||
+					descriptors[1].Entries[0].Value != value || descriptors[2].Entries[0].Value != value {
 					t.Fatalf("a request of round %d is %v", seed+1, descriptors)
 				}
 				seen[value] = true
@@ -65,10 +64,8 @@ func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
 }
 
 func TestSharedDescriptorsHaveOneValue(t *testing.T) {
-	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false, rand.New(rand.NewPCG(1, 2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false,
+		rand.New(rand.NewPCG(1, 2))))(t)
 	values := map[string]map[string]bool{"a": {}, "b": {}, "c": {}}
 	for _, bytes := range all {
 		for _, d := range decode(t, bytes).Descriptors {
@@ -76,7 +73,8 @@ func TestSharedDescriptorsHaveOneValue(t *testing.T) {
 		}
 	}
 	if len(values["a"]) != 100 || len(values["b"]) != 1 || len(values["c"]) != 1 {
-		t.Errorf("the descriptors have %d, %d and %d values, want 100, 1 and 1", len(values["a"]), len(values["b"]), len(values["c"]))
+		t.Errorf("the descriptors have %d, %d and %d values, want 100, 1 and 1", len(values["a"]), len(values["b"]),
+			len(values["c"]))
 	}
 }
 
@@ -129,10 +127,7 @@ func TestCodeOfAnAnswer(t *testing.T) {
 		refused:  {OverallCode: rls.RateLimitResponse_OVER_LIMIT, Statuses: status},
 		0:        {Statuses: status},
 	} {
-		bytes, err := proto.Marshal(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bytes := must.Get(proto.Marshal(answer))(t)
 		// The fields may come in another order.
 		turned := append(append([]byte{}, bytes[2:]...), bytes[:2]...)
 		if want == 0 {

@@ -11,11 +11,14 @@ import (
 )
 
 // aboutRatios stands above the first table of ratios.
-var aboutRatios = map[string]string{"closed": " A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."}
+var aboutRatios = map[string]string{"closed": " A ratio is the median of the rounds' ratios; on a busy machine it " +
+	"differs from the ratio of the medians below."}
 
-// aboutTables stands above the table of a part, where its title does not say enough.
+// aboutTables is printed above the table of a part whose title needs more words.
 var aboutTables = map[string]string{
-	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of the limit.\n\n",
+	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop " +
+		"finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of " +
+		"the limit.\n\n",
 }
 
 // titles of the parts.
@@ -52,7 +55,8 @@ type build struct{ Go, Module, GRPC string }
 // describe looks around.
 func (s *session) describe() (surroundings, error) {
 	here := surroundings{
-		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds, Seconds: s.set.Length.Seconds(), Base: s.set.Base,
+		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds,
+		Seconds: s.set.Length.Seconds(), Base: s.set.Base,
 		SidecarEnv: s.set.SidecarEnv, OtherEnv: s.set.ReferenceEnv,
 	}
 	here.Again, here.All = s.again()
@@ -95,8 +99,8 @@ func processorName() string {
 	return strings.TrimLeft(name, "\t :")
 }
 
-// write makes RESULTS.md and results.svg, and prints what figures depend on.
-func (s *session) write(out io.Writer) error {
+// writePage writes RESULTS.md, and prints what figures depend on.
+func (s *session) writePage(out io.Writer) error {
 	here, err := s.describe()
 	if err != nil {
 		return err
@@ -106,26 +110,19 @@ func (s *session) write(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(s.set.Out, "results.svg"), []byte(chart(of(s.studies, "closed"))), 0o644)
+	return os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
 }
 
 // page is RESULTS.md.
 func page(here surroundings, studies []*study) string {
 	var out strings.Builder
 	out.WriteString("# Results\n\n")
-	out.WriteString("`make bench` writes this page and its chart. [README.md](README.md) says what is measured, and how.\n\n")
+	out.WriteString("`make bench` writes this page. [README.md](README.md) explains what is measured, and how.\n\n")
 	out.WriteString(here.text())
 	for _, s := range studies {
 		for _, fault := range s.faults() {
 			out.WriteString("\n**" + fault + "**\n")
 		}
-	}
-	if len(of(studies, "closed")) > 0 {
-		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
 	}
 	for _, other := range []struct{ server, text string }{
 		{reference, "the reference server"}, {base, "the base"}, {unleased, "itself with `LEASES=false`"},
@@ -133,7 +130,8 @@ func page(here surroundings, studies []*study) string {
 		head := "\n## Ratios of Spillway to " + other.text + "\n"
 		for _, part := range parts {
 			if some := compared(studies, part, other.server); len(some) > 0 {
-				out.WriteString(head + "\n" + titles[part] + "." + aboutRatios[part] + "\n\n" + ratios(some, other.server).markdown())
+				out.WriteString(head + "\n" + titles[part] + "." + aboutRatios[part] + "\n\n" +
+					ratios(some, other.server).markdown())
 				head = ""
 			}
 		}
@@ -149,22 +147,28 @@ func page(here surroundings, studies []*study) string {
 // text is the surroundings as a list.
 func (here surroundings) text() string {
 	lines := []string{
-		fmt.Sprintf("Machine: %d cores, %s. Servers, Redis and the load generator share them.", here.Cores, here.Processor),
+		fmt.Sprintf("Machine: %d cores, %s. Servers, Redis and the load generator share them.", here.Cores,
+			here.Processor),
 		fmt.Sprintf("Redis %s.", here.Redis),
 		fmt.Sprintf("Spillway: %s, grpc-go %s.%s", here.Sidecar.Go, here.Sidecar.GRPC, extra(here.SidecarEnv)),
-		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go, here.Reference.GRPC, extra(here.OtherEnv)),
+		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go,
+			here.Reference.GRPC, extra(here.OtherEnv)),
 	}
 	if here.Base != "" {
-		lines = append(lines, fmt.Sprintf("Base: `%s`, with a Redis of its own.", here.Base), fmt.Sprintf("Medians of %d rounds of %g seconds.", here.Rounds, here.Seconds))
+		lines = append(lines, fmt.Sprintf("Base: `%s`, with a Redis of its own.", here.Base),
+			fmt.Sprintf("Medians of %d rounds of %g seconds.", here.Rounds, here.Seconds))
 	} else {
-		lines = append(lines, fmt.Sprintf("Medians of %d rounds of %g seconds; %d in the closed loop of two servers, %d where leases have nothing to do.",
+		lines = append(lines, fmt.Sprintf("Medians of %d rounds of %g seconds; %d in the closed loop of two "+
+			"servers, %d where leases have nothing to do.",
 			here.Rounds, here.Seconds, 2*here.Rounds, 4*here.Rounds))
 	}
 	if here.Again > 0 {
-		lines = append(lines, fmt.Sprintf("%d rounds beyond these %d do not count: other programs, or the machine's host, had more than %.0f %% of the processors in them.", here.Again, here.All, 100*noisy))
+		lines = append(lines, fmt.Sprintf("%d rounds beyond these %d do not count: other programs, or the machine's "+
+			"host, had more than %.0f %% of the processors in them.", here.Again, here.All, 100*noisy))
 	}
 	if here.Others > noisy {
-		lines = append(lines, fmt.Sprintf("**Other programs, or the machine's host, had %.0f %% of the processors in the rounds that count: decisions per second and latencies are noisy.**", 100*here.Others))
+		lines = append(lines, fmt.Sprintf("**Other programs, or the machine's host, had %.0f %% of the processors "+
+			"in the rounds that count: decisions per second and latencies are noisy.**", 100*here.Others))
 	}
 	return "- " + strings.Join(lines, "\n- ") + "\n"
 }

@@ -15,8 +15,8 @@ var ruleAlgorithms = []struct{ domain, algorithm string }{
 	{"bucket", "token_bucket"}, {"sliding", "sliding_window"}, {"fixed", "fixed_window"},
 }
 
-// scopedRules has a domain with one rule for each algorithm. A token comes back in 86 seconds, so counters stay in Redis, and none is
-// spent in a run.
+// scopedRules has a domain with one rule for each algorithm. A token comes back in 86 seconds, so counters stay in
+// Redis, and none is spent in a run.
 func scopedRules() ruleFiles {
 	files := ruleFiles{}
 	for _, a := range ruleAlgorithms {
@@ -30,13 +30,14 @@ func scopedRules() ruleFiles {
 func ruleCases(users int) []testCase {
 	var all []testCase
 	for _, a := range ruleAlgorithms {
-		all = append(all, testCase{Name: a.algorithm, Short: a.domain, Work: work{Domain: a.domain, Keys: []string{"user"}, Values: users}})
+		all = append(all, testCase{Name: a.algorithm, Short: a.domain,
+			Work: work{Domain: a.domain, Keys: []string{"user"}, Values: users}})
 	}
 	return all
 }
 
 // weigh fills an empty Redis with a counter for each request of a case, and returns what one of them takes there.
-func weigh(ctx context.Context, f *fleet, o order) (figures, error) {
+func weigh(ctx context.Context, f *setup, o order) (figures, error) {
 	err := f.redis.empty()
 	if err != nil {
 		return figures{}, err
@@ -70,7 +71,7 @@ func (r *redisServer) usedMemory() (float64, error) {
 	return strconv.ParseFloat(line, 64)
 }
 
-// usualKey is the memory of a key and its value: the median of some keys, because there are a few that are no counters.
+// usualKey is the memory of a key and its value: the median of some keys, because a few are not counters.
 func (r *redisServer) usualKey() (float64, error) {
 	var sizes []float64
 	for range 15 {
@@ -98,7 +99,8 @@ func memoryTable(studies ...*study) table {
 		for _, server := range s.servers() {
 			counter := s.median(server, func(f figures) float64 { return f.Counter })
 			key := s.median(server, func(f figures) float64 { return f.Key })
-			t.rows = append(t.rows, []string{s.Case.Name, server, fmt.Sprintf("%.1f", counter), fmt.Sprintf("%.0f", key)})
+			t.rows = append(t.rows, []string{s.Case.Name, server, fmt.Sprintf("%.1f", counter),
+				fmt.Sprintf("%.0f", key)})
 		}
 	}
 	return t

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// inFlight and perServer are the closed loop: calls at once, and connections to each server, as an Envoy with two workers has.
+// inFlight and perServer are the closed loop: calls at once, and connections to each server, as an Envoy with two
+// workers has.
 const (
 	inFlight  = 64
 	perServer = 2
@@ -68,7 +69,7 @@ func compare(ctx context.Context, set settings) error {
 	if err != nil {
 		return err
 	}
-	return s.report(os.Stdout)
+	return s.finish(os.Stdout)
 }
 
 // find makes the paths of the programs absolute, and checks that they are there.
@@ -105,7 +106,8 @@ type part struct {
 	load  func(s *session, c testCase) order
 }
 
-// judged is whether rounds are run again that others disturbed: what is measured under strain, and memory, does not depend on it.
+// judged is whether rounds are run again that others disturbed: what is measured under strain, and memory, does not
+// depend on it.
 func (p part) judged() bool { return p.name != "strain" && p.name != "memory" }
 
 type stages []stage
@@ -114,10 +116,13 @@ type stages []stage
 func (s *session) plan() stages {
 	all := programs(s.set)
 	sidecars := all[1:]
-	chosen := slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !slices.Contains(s.set.Cases, c.Short) })
+	chosen := slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool {
+		return !slices.Contains(s.set.Cases, c.Short)
+	})
 	in := func(part string) []testCase { return s.in(part, chosen) }
 	plan := stages{{2, trees, all, []part{
-		{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half}, {"lone", in("lone"), (*session).lone},
+		{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half},
+		{"lone", in("lone"), (*session).lowestLoad},
 	}}}
 	for _, c := range chosen {
 		if len(c.Env) > 0 {
@@ -129,20 +134,24 @@ func (s *session) plan() stages {
 	plan = append(plan,
 		stage{4, trees, all, []part{{"four", in("four"), (*session).closed}}},
 		stage{2, algorithmRules(), sidecars, []part{{"algorithms", algorithmCases(), (*session).closed}}},
-		stage{2, scopedRules(), sidecars, []part{{"rules", ruleCases(keys), (*session).closed}, {"memory", ruleCases(memoryKeys), (*session).closed}}},
+		stage{2, scopedRules(), sidecars, []part{{"rules", ruleCases(keys), (*session).closed},
+			{"memory", ruleCases(memoryKeys), (*session).closed}}},
 		stage{2, trees, sidecars, []part{{"strain", strainCases, (*session).strained}}},
 		stage{2, trees, leasePrograms(s.set), []part{{"leases", in("leases"), (*session).closed}}},
 		stage{4, trees, all[len(all)-1:], []part{
-			{"global", []testCase{capacityCase}, (*session).closed}, {"global", []testCase{globalCase}, (*session).belowGlobal},
+			{"global", []testCase{capacityCase}, (*session).closed},
+			{"global", []testCase{globalCase}, (*session).belowGlobal},
 		}})
 	for i := range plan {
-		plan[i].parts = slices.DeleteFunc(plan[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
+		plan[i].parts = slices.DeleteFunc(plan[i].parts, func(p part) bool {
+			return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name)
+		})
 	}
 	return slices.DeleteFunc(plan, func(g stage) bool { return len(g.parts) == 0 })
 }
 
-// in are those of the chosen cases that a part has on servers without settings of their own. With a base the open loop and the
-// lone caller have the first case alone.
+// in are those of the chosen cases that a part has on servers without settings of their own. With a base the open loop
+// and the lone caller have the first case alone.
 func (s *session) in(part string, chosen []testCase) []testCase {
 	return slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool {
 		if s.set.Base != "" && (part == "open" || part == "lone") && c.Short != cases[0].Short {
@@ -176,31 +185,31 @@ func (s *session) follow(ctx context.Context, plan stages) error {
 	return nil
 }
 
-// stage starts servers, runs the parts on them, and stops them. After a study that is no result there are new servers: what one does
-// later about decisions without Redis, it would do in the rounds of others.
+// stage starts servers, runs the parts on them, and stops them. After a study that is not a result there are new
+// servers: what one does later about decisions without Redis, it would do in the rounds of others.
 func (s *session) stage(ctx context.Context, g stage) error {
-	var fleets []*fleet
+	var setups []*setup
 	stop := func() {
-		for _, f := range fleets {
+		for _, f := range setups {
 			f.stop()
 		}
-		fleets = nil
+		setups = nil
 	}
 	defer stop()
 	for _, p := range g.parts {
 		for _, c := range p.cases {
-			for len(fleets) < len(g.programs) {
-				f := &fleet{program: g.programs[len(fleets)], folder: s.folder, size: g.size, redis: s.redis}
+			for len(setups) < len(g.programs) {
+				f := &setup{program: g.programs[len(setups)], folder: s.folder, size: g.size, redis: s.redis}
 				if f.name == base {
 					f.redis = s.other
 				}
-				err := startFleet(ctx, f, g.rules)
+				err := startSetup(ctx, f, g.rules)
 				if err != nil {
 					return err
 				}
-				fleets = append(fleets, f)
+				setups = append(setups, f)
 			}
-			done, err := s.study(ctx, p, c, fleets)
+			done, err := s.study(ctx, p, c, setups)
 			if err != nil {
 				return err
 			}
@@ -213,24 +222,25 @@ func (s *session) stage(ctx context.Context, g stage) error {
 	return nil
 }
 
-// study runs the rounds of a case. A round in which the processors were needed elsewhere is run again, once for each round at most.
-func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
+// study runs the rounds of a case. A round in which the processors were needed elsewhere is run again, once for each
+// round at most.
+func (s *session) study(ctx context.Context, p part, c testCase, setups []*setup) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}, Disturbed: map[string][]figures{}}
 	rounds := s.set.rounds(p.name, c)
-	s.progress.say(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
+	s.progress.show(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
 	if p.name != "memory" {
-		err := fill(ctx, fleets, p.load(s, c))
+		err := fill(ctx, setups, p.load(s, c))
 		if err != nil {
 			return nil, err
 		}
 	}
 	for try, kept := 0, 0; kept < rounds; try++ {
-		made, err := s.round(ctx, p, c, fleets, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
+		made, err := s.round(ctx, p, c, setups, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
 		if err != nil {
 			return nil, err
 		}
 		if p.judged() && disturbed(made) && try-kept < rounds {
-			s.progress.expectMore(len(fleets))
+			s.progress.expectMore(len(setups))
 			keep(done.Disturbed, made)
 			continue
 		}
@@ -241,8 +251,9 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 }
 
 // round lets each server have its turn. The order changes every time: A B, B A, A B.
-func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet, try int, name string) (map[string]figures, error) {
-	turns := slices.Clone(fleets)
+func (s *session) round(ctx context.Context, p part, c testCase, setups []*setup, try int,
+	name string) (map[string]figures, error) {
+	turns := slices.Clone(setups)
 	if try%2 == 1 {
 		slices.Reverse(turns)
 	}
@@ -261,7 +272,7 @@ func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet
 }
 
 // turn is what one server does in a round.
-func (s *session) turn(ctx context.Context, p part, c testCase, f *fleet, o order) (figures, error) {
+func (s *session) turn(ctx context.Context, p part, c testCase, f *setup, o order) (figures, error) {
 	switch {
 	case p.name == "memory":
 		return weigh(ctx, f, o)
@@ -292,7 +303,7 @@ func keep(rounds map[string][]figures, round map[string]figures) {
 	}
 }
 
-// show prints a study, and reports whether it is no result.
+// show prints a study, and reports whether it is not a result.
 func (s *session) show(done *study) bool {
 	s.progress.clear()
 	fmt.Printf("%s\n%s\n", titles[done.Part], tableFor(done.Part, done).terminal())
@@ -322,7 +333,8 @@ func (s *session) half(c testCase) order {
 	return o
 }
 
-// belowGlobal is an open loop at half of what the sidecars reached in the closed loop, and well below the global limit on any machine.
+// belowGlobal is an open loop at half of what the sidecars reached in the closed loop, and well below the global limit
+// on any machine.
 func (s *session) belowGlobal(c testCase) order {
 	o := s.closed(c)
 	for _, done := range s.studies {
@@ -333,8 +345,8 @@ func (s *session) belowGlobal(c testCase) order {
 	return o
 }
 
-// lone is one caller at a time.
-func (s *session) lone(c testCase) order {
+// lowestLoad is one caller at a time.
+func (s *session) lowestLoad(c testCase) order {
 	o := s.closed(c)
 	o.Connections, o.InFlight, o.Run = 1, 1, min(s.set.Length, 2*time.Second)
 	return o

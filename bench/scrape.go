@@ -51,7 +51,8 @@ func parseMetrics(text string) (self, error) {
 	if !found {
 		return self{}, fmt.Errorf("the sidecar's metrics lack go_memstats_mallocs_total")
 	}
-	without, _ := sumMetric(text, "spillway_degraded_decisions_total") // a sidecar without such decisions has no series
+	// the series is missing until the first such decision
+	without, _ := sumMetric(text, "spillway_degraded_decisions_total")
 	return self{Allocations: allocations, WithoutRedis: without}, nil
 }
 
@@ -74,7 +75,8 @@ func sumMetric(text, name string) (sum float64, found bool) {
 	return sum, found
 }
 
-// ofReference reads the memory statistics of the reference server. It makes no decision without Redis: its caller gets an error.
+// ofReference reads the memory statistics of the reference server. It makes no decision without Redis: its caller gets
+// an error.
 func ofReference(debug string) (self, error) {
 	text, err := fetch("http://" + debug + "/stats")
 	if err != nil {
@@ -90,7 +92,8 @@ func parseStats(text string) (self, error) {
 	var memory struct{ Mallocs *float64 }
 	err := json.Unmarshal([]byte(line), &memory)
 	if !found || err != nil || memory.Mallocs == nil {
-		return self{}, fmt.Errorf("/stats of the reference server has no count of allocations: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return self{}, fmt.Errorf("/stats of the reference server lacks the count of allocations: %w",
+			errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return self{Allocations: *memory.Mallocs}, nil
 }

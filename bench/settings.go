@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// settings are what the environment says about a run.
+// settings are the variables of the environment for a run.
 type settings struct {
 	Rounds       int
 	Length       time.Duration // of the measured part of a round
 	Cases        []string      // short names
 	Parts        []string
-	Out          string   // folder of RESULTS.md and results.svg
+	Out          string   // folder of RESULTS.md
 	Reference    string   // path of the reference server's program
 	Sidecar      string   // path of the sidecar's program
 	Base         string   // path of another sidecar that it is compared with; empty: none
@@ -39,9 +39,9 @@ const (
 // memoryRounds is how often the memory of counters is measured: it differs little from round to round.
 const memoryRounds = 3
 
-// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice as many
-// in the closed loop, which has most goals, and four times as many where leases have a goal, which is nearer to 1 than the error
-// of a few rounds. With a base all have the same.
+// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice
+// as many in the closed loop, which has most goals, and four times as many where leases have a goal, which is nearer to
+// 1 than the error of a few rounds. With a base all have the same.
 func (set settings) rounds(part string, c testCase) int {
 	_, goal := goals[part][c.Short]
 	switch {
@@ -107,7 +107,7 @@ func (set *settings) choose(env func(string) string) error {
 	return nil
 }
 
-// text is a variable, or what stands for it when it is not set.
+// text returns a variable, or its default when it is not set.
 func text(env func(string) string, name, otherwise string) string {
 	if v := env(name); v != "" {
 		return v

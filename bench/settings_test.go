@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func environment(values map[string]string) func(string) string {
@@ -18,16 +19,20 @@ func environment(values map[string]string) func(string) string {
 
 func TestSettings(t *testing.T) {
 	set, err := readSettings(environment(nil))
-	if err != nil || set.Rounds != 8 || set.Length != time.Second || len(set.Cases) != len(cases) || len(set.Parts) != len(parts) {
+	if err != nil || set.Rounds != 8 || set.Length != time.Second || len(set.Cases) != len(cases) ||
+		len(set.Parts) != len(parts) {
 		t.Errorf("the default is %+v, %v", set, err)
 	}
 	set, err = readSettings(environment(map[string]string{
-		"BENCH_ROUNDS": "1", "BENCH_SECONDS": "0.5", "BENCH_CASES": "hot,zipf", "BENCH_PARTS": "closed", "BENCH_SIDECAR_ENV": "A=1 B=2",
+		"BENCH_ROUNDS": "1", "BENCH_SECONDS": "0.5", "BENCH_CASES": "hot,zipf", "BENCH_PARTS": "closed",
+		"BENCH_SIDECAR_ENV": "A=1 B=2",
 	}))
-	if err != nil || set.Rounds != 1 || set.Length != time.Second/2 || !slices.Equal(set.Cases, []string{"hot", "zipf"}) || !slices.Equal(set.SidecarEnv, []string{"A=1", "B=2"}) {
+	if err != nil || set.Rounds != 1 || set.Length != time.Second/2 ||
+		!slices.Equal(set.Cases, []string{"hot", "zipf"}) || !slices.Equal(set.SidecarEnv, []string{"A=1", "B=2"}) {
 		t.Errorf("got %+v, %v", set, err)
 	}
-	for name, bad := range map[string]string{"BENCH_ROUNDS": "0", "BENCH_SECONDS": "x", "BENCH_CASES": "hot,cold", "BENCH_PARTS": "open"} {
+	for name, bad := range map[string]string{"BENCH_ROUNDS": "0", "BENCH_SECONDS": "x", "BENCH_CASES": "hot,cold",
+		"BENCH_PARTS": "open"} {
 		_, err := readSettings(environment(map[string]string{name: bad}))
 		if err == nil {
 			t.Errorf("no error for %s=%s", name, bad)
@@ -36,10 +41,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestPlanHasEveryCaseAndPart(t *testing.T) {
-	set, err := readSettings(environment(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(readSettings(environment(nil)))(t)
 	s := &session{set: set}
 	seen := map[string]int{}
 	for _, g := range s.plan() {
@@ -47,7 +49,8 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 			seen[p.name] += len(p.cases)
 		}
 	}
-	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms), "rules": 3, "memory": 3, "strain": 3, "leases": 2, "global": 2} {
+	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3,
+		"algorithms": len(algorithms), "rules": 3, "memory": 3, "strain": 3, "leases": 2, "global": 2} {
 		if seen[part] != want {
 			t.Errorf("part %s has %d cases, want %d", part, seen[part], want)
 		}
@@ -64,7 +67,8 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 
 func TestLeasesAreOffInOneOfTwoSidecars(t *testing.T) {
 	two := leasePrograms(settings{Sidecar: "x", SidecarEnv: []string{"A=1"}})
-	if len(two) != 2 || two[0].name != unleased || !slices.Equal(two[0].env, []string{"A=1", "LEASES=false"}) || !slices.Equal(two[1].env, []string{"A=1"}) {
+	if len(two) != 2 || two[0].name != unleased || !slices.Equal(two[0].env, []string{"A=1", "LEASES=false"}) ||
+		!slices.Equal(two[1].env, []string{"A=1"}) {
 		t.Errorf("got %v and %v", two[0].env, two[1].env)
 	}
 }
@@ -101,7 +105,8 @@ func TestTheOpenLoopStaysBelowTheGlobalLimit(t *testing.T) {
 			t.Errorf("with a capacity of %v calls a second there are %v, want %v", capacity, got, want)
 		}
 	}
-	if !strings.Contains(ruleFile, fmt.Sprintf("key: global\n    rate_limit: { unit: second, requests_per_unit: %d }", globalLimit)) {
+	if !strings.Contains(ruleFile, fmt.Sprintf("key: global\n    rate_limit: { unit: second, requests_per_unit: %d }",
+		globalLimit)) {
 		t.Errorf("the rule file has no limit of %d a second", globalLimit)
 	}
 }

@@ -14,8 +14,8 @@ func percentile(sorted []int64, share float64) int64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// median is the value in the middle, or the mean of the two there. A NaN, which stands for a figure that is not known, is left
-// out; the median of nothing is NaN.
+// median is the value in the middle, or the mean of the two there. A NaN, which means a figure that is not known, is
+// left out; the median of nothing is NaN.
 func median(values []float64) float64 {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	if len(known) == 0 {

@@ -67,7 +67,8 @@ func TestRatio(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for value, want := range map[float64]string{0: "0.00", 0.604: "0.60", 9.99: "9.99", 12.34: "12.3", 123.4: "123", 999.6: "1000", 1000: "1,000", 1234567: "1,234,567"} {
+	for value, want := range map[float64]string{0: "0.00", 0.604: "0.60", 9.99: "9.99", 12.34: "12.3", 123.4: "123",
+		999.6: "1000", 1000: "1,000", 1234567: "1,234,567"} {
 		if got := number(value); got != want {
 			t.Errorf("%v is written %q, want %q", value, got, want)
 		}

@@ -34,7 +34,7 @@ func (s *session) strained(c testCase) order {
 }
 
 // strain is a turn of a server in such a case.
-func (s *session) strain(ctx context.Context, c testCase, f *fleet, o order) (figures, error) {
+func (s *session) strain(ctx context.Context, c testCase, f *setup, o order) (figures, error) {
 	switch c.Short {
 	case "cold":
 		f.stop()
@@ -44,7 +44,8 @@ func (s *session) strain(ctx context.Context, c testCase, f *fleet, o order) (fi
 		}
 	case "busy":
 		for i := range busyLoops {
-			loop, err := startProcess(s.folder, fmt.Sprintf("loop-%d", i+1), "/bin/sh", nil, "-c", "while :; do :; done")
+			loop, err := startProcess(s.folder, fmt.Sprintf("loop-%d", i+1), "/bin/sh", nil, "-c",
+				"while :; do :; done")
 			if err != nil {
 				return figures{}, err
 			}
@@ -54,15 +55,21 @@ func (s *session) strain(ctx context.Context, c testCase, f *fleet, o order) (fi
 	return measure(ctx, f, o)
 }
 
-// strainTable has the decisions that were made without Redis, a row for each server. They are those of all rounds together.
+// strainTable has the decisions that were made without Redis, a row for each server. They are those of all rounds
+// together.
 func strainTable(studies ...*study) table {
-	t := table{head: []string{"case", "server", "decisions/s", "p50 ms", "p99 ms", "decisions", "without Redis", "per million"}, left: 2}
+	t := table{head: []string{"case", "server", "decisions/s", "p50 ms", "p99 ms", "decisions", "without Redis",
+		"per million"}, left: 2}
 	for _, s := range studies {
 		for _, server := range s.servers() {
 			all, without := s.sum(server, func(f figures) float64 { return f.Decisions }), s.withoutRedis(server)
 			t.rows = append(t.rows, []string{
-				s.Case.Name, server, number(s.median(server, perSecond)), number(s.median(server, func(f figures) float64 { return f.P50 })),
-				number(s.median(server, func(f figures) float64 { return f.P99 })), thousands(int64(all)), thousands(int64(without)),
+				s.Case.Name, server, number(s.median(server, perSecond)),
+				number(s.median(server, func(f figures) float64 {
+					return f.P50
+				})),
+				number(s.median(server, func(f figures) float64 { return f.P99 })), thousands(int64(all)),
+				thousands(int64(without)),
 				number(1e6 * ratio(without, all)),
 			})
 		}

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// table is rows of text. The columns after the first few are numbers, which stand at the right.
+// table is rows of text. The columns after the first few are numbers, aligned to the right.
 type table struct {
 	head []string
-	left int // columns that stand at the left
+	left int // columns aligned to the left
 	rows [][]string
 }
 

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// wire is a connection that makes calls. It speaks as much of HTTP/2 as they need, so that the load generator takes little of the processors
-// that it shares with the servers. Like a worker of Envoy it reads what has come, and writes at once all that follows from it.
+// wire is a connection that makes calls. It speaks as much of HTTP/2 as they need, so that the load generator takes
+// little of the processors that it shares with the servers. Like a worker of Envoy it reads what has come, and writes
+// at once all that follows from it.
 type wire struct {
 	conn net.Conn
 	end  time.Time // a run that hangs ends
@@ -23,9 +24,9 @@ type wire struct {
 
 	mu     sync.Mutex
 	out    []byte // to be written
-	window int64  // bytes of requests that the server takes before it says more
+	window int64  // bytes of requests that the server takes before it sends a window update
 	most   int    // calls at once that the server takes
-	got    int64  // bytes of answers since the server was told to send more
+	got    int64  // bytes of answers since the last window update to the server
 	calls  map[uint32]call
 	last   uint32 // stream of the last call
 	tally  tally
@@ -34,7 +35,7 @@ type wire struct {
 	next   []byte // and of all others
 }
 
-// call is one that has no answer yet.
+// call waits for its answer.
 type call struct {
 	from   time.Time // its latency counts from here
 	body   []byte    // of an answer in pieces
@@ -51,7 +52,7 @@ const (
 	firstWindow = 65535
 )
 
-// dialWire connects to a server. What a client says first goes out with the first flush.
+// dialWire connects to a server. The client's preface leaves with the first flush.
 func dialWire(ctx context.Context, target string) (*wire, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", target)
@@ -63,24 +64,26 @@ func dialWire(ctx context.Context, target string) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{conn: conn, end: end, window: firstWindow, most: inFlightOfWire, calls: map[uint32]call{}, blocks: newBlocks()}
+	w := &wire{conn: conn, end: end, window: firstWindow, most: inFlightOfWire, calls: map[uint32]call{},
+		blocks: newBlocks()}
 	w.first, w.next = requestHeaders(target)
 	w.out = append(w.out, http2.ClientPreface...)
-	w.out = appendFrame(w.out, http2.FrameSettings, 0, 0, setting(http2.SettingEnablePush, 0), setting(http2.SettingInitialWindowSize, roomFor))
+	w.out = appendFrame(w.out, http2.FrameSettings, 0, 0, setting(http2.SettingEnablePush, 0),
+		setting(http2.SettingInitialWindowSize, roomFor))
 	w.out = appendFrame(w.out, http2.FrameWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, roomFor))
 	return w, nil
 }
 
-// inFlightOfWire is how many calls of an open loop may be in flight on a connection. Further ones wait, and their latency counts from when they
-// were due.
+// inFlightOfWire is how many calls of an open loop may be in flight on a connection. Further ones wait, and their
+// latency counts from when they were due.
 const inFlightOfWire = 128
 
 func setting(id http2.SettingID, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, uint16(id)), value)
 }
 
-// requestHeaders are the header blocks of the first call and of those after it, which refer to the first. A grpc-timeout makes a server set a
-// timer, as for Envoy's calls; it never runs out.
+// requestHeaders are the header blocks of the first call and of those after it, which refer to the first. A
+// grpc-timeout makes a server set a timer, as for Envoy's calls; it never runs out.
 func requestHeaders(target string) (first, next []byte) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -88,8 +91,10 @@ func requestHeaders(target string) (first, next []byte) {
 		first = next
 		b.Reset()
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method}, {Name: ":authority", Value: target},
-			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}, {Name: "grpc-timeout", Value: "200000m"},
+			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
+			{Name: ":authority", Value: target},
+			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+			{Name: "grpc-timeout", Value: "200000m"},
 		} {
 			_ = e.WriteField(f) // a buffer takes everything
 		}
@@ -139,8 +144,8 @@ func (w *wire) flush() error {
 	return err
 }
 
-// follow reads answers until there is nothing more to do. After each read, and at first, refill begins further calls and tells whether there may
-// be more of them. What goes wrong fails all calls in flight.
+// follow reads answers until there is nothing more to do. After each read, and at first, refill begins further calls
+// and reports whether there may be more of them. What goes wrong fails all calls in flight.
 func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool)) {
 	for {
 		w.mu.Lock()
@@ -152,7 +157,7 @@ func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool
 			return
 		}
 		if err == nil {
-			err = w.read()
+			err = w.receive()
 		}
 		if err == nil {
 			continue
@@ -167,8 +172,8 @@ func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool
 	}
 }
 
-// read waits for what the server says, and takes it.
-func (w *wire) read() error {
+// receive waits for bytes of the server and handles them.
+func (w *wire) receive() error {
 	const step = 64 << 10
 	if cap(w.in)-len(w.in) < step {
 		w.in = append(make([]byte, 0, 2*len(w.in)+2*step), w.in...)
@@ -183,7 +188,7 @@ func (w *wire) read() error {
 	w.in = w.in[:len(w.in)+n]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rest, err := w.take(w.in, time.Now())
+	rest, err := w.parseFrames(w.in, time.Now())
 	w.in = w.in[:copy(w.in, rest)]
 	return err
 }
@@ -191,7 +196,7 @@ func (w *wire) read() error {
 // wake ends a read that waits for nothing.
 func (w *wire) wake() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// woken lets reads wait again, and tells whether none of them has to: there is no answer to come.
+// woken lets reads wait again, and reports whether none of them has to: no call waits for an answer.
 func (w *wire) woken() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,9 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// answerer answers calls as a test says, and counts them by the value of their first descriptor.
+// answerer answers calls with a function of the test, and counts them by the value of their first descriptor.
 type answerer struct {
 	rls.UnimplementedRateLimitServiceServer
 	answer func(n int64) (*rls.RateLimitResponse, error)
@@ -49,10 +51,7 @@ func (a *answerer) start(t *testing.T) (target string) {
 // serve starts one that a test can stop.
 func (a *answerer) serve(t *testing.T) (target string, stop func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer()
 	rls.RegisterRateLimitServiceServer(server, a)
 	go func() { _ = server.Serve(listener) }()
@@ -70,10 +69,7 @@ func loadFor(t *testing.T, o order, targets ...string) (context.Context, *load) 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	o.Targets, o.Work = targets, work{Domain: "d", Keys: []string{"a"}, Values: len(answerer{}.values)}
-	l, err := newLoad(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(newLoad(ctx, o))(t)
 	t.Cleanup(l.close)
 	return ctx, l
 }
@@ -83,7 +79,8 @@ func TestFillMakesEachCallOnce(t *testing.T) {
 	ctx, l := loadFor(t, order{Connections: 2, InFlight: 20, Fill: true}, one.start(t), two.start(t))
 	got := l.measured(ctx)
 	if len(got.latencies) != len(one.values) || got.errors != 0 {
-		t.Errorf("%d answers and %d errors (%s), want %d answers", len(got.latencies), got.errors, got.first, len(one.values))
+		t.Errorf("%d answers and %d errors (%s), want %d answers", len(got.latencies), got.errors, got.first,
+			len(one.values))
 	}
 	for i := range one.values {
 		if n := one.values[i].Load() + two.values[i].Load(); n != 1 {
@@ -92,7 +89,8 @@ func TestFillMakesEachCallOnce(t *testing.T) {
 	}
 }
 
-// TestEveryCallOfALoopIsAnswered makes so many calls that windows of HTTP/2 have to be opened again, on connections that are used twice.
+// TestEveryCallOfALoopIsAnswered makes so many calls that windows of HTTP/2 have to be opened again, on connections
+// that are used twice.
 func TestEveryCallOfALoopIsAnswered(t *testing.T) {
 	for name, rate := range map[string]float64{"closed": 0, "open": 5000} {
 		t.Run(name, func(t *testing.T) {
@@ -108,10 +106,12 @@ func TestEveryCallOfALoopIsAnswered(t *testing.T) {
 			ctx, l := loadFor(t, order{Connections: 2, InFlight: 32, Rate: rate}, server.start(t))
 			var got tally
 			for got.errors == 0 && len(got.latencies) < 4000 {
-				got.add(l.flow(ctx, 200*time.Millisecond))
+				got.merge(l.flow(ctx, 200*time.Millisecond))
 			}
-			if got.errors != 0 || int64(len(got.latencies)) != server.calls.Load() || int64(got.refused) != server.calls.Load()/3 {
-				t.Errorf("%d answers, %d refused, %d errors (%s) of %d calls", len(got.latencies), got.refused, got.errors, got.first, server.calls.Load())
+			if got.errors != 0 || int64(len(got.latencies)) != server.calls.Load() ||
+				int64(got.refused) != server.calls.Load()/3 {
+				t.Errorf("%d answers, %d refused, %d errors (%s) of %d calls", len(got.latencies), got.refused,
+					got.errors, got.first, server.calls.Load())
 			}
 		})
 	}
@@ -122,8 +122,11 @@ func TestWhatGoesWrongIsCounted(t *testing.T) {
 		answer func(n int64) (*rls.RateLimitResponse, error)
 		want   string
 	}{
-		"a status": {func(int64) (*rls.RateLimitResponse, error) { return nil, status.Error(codes.Unavailable, "no Redis") }, "status 14: no Redis"},
-		"no code":  {func(int64) (*rls.RateLimitResponse, error) { return &rls.RateLimitResponse{}, nil }, "an answer with overall_code 0"},
+		"a status": {func(int64) (*rls.RateLimitResponse, error) {
+			return nil, status.Error(codes.Unavailable, "no Redis")
+		}, "status 14: no Redis"},
+		"no code": {func(int64) (*rls.RateLimitResponse, error) { return &rls.RateLimitResponse{}, nil },
+			"an answer with overall_code 0"},
 		"one of 64": {func(n int64) (*rls.RateLimitResponse, error) {
 			if n == 40 {
 				return nil, status.Error(codes.Internal, "the fortieth")
@@ -136,7 +139,8 @@ func TestWhatGoesWrongIsCounted(t *testing.T) {
 			ctx, l := loadFor(t, order{Connections: 1, InFlight: 4, Fill: true}, server.start(t))
 			got := l.measured(ctx)
 			if got.errors == 0 || got.first != row.want || got.errors+len(got.latencies) != len(server.values) {
-				t.Errorf("%d errors, the first %q, and %d answers, want %q", got.errors, got.first, len(got.latencies), row.want)
+				t.Errorf("%d errors, the first %q, and %d answers, want %q", got.errors, got.first, len(got.latencies),
+					row.want)
 			}
 		})
 	}
@@ -162,18 +166,19 @@ func TestAServerThatGoesAwayEndsARun(t *testing.T) {
 	}
 }
 
-// TestAStreamMayEndTwice has a server that answers, and then ends the stream: grpc-go does so where it has not yet read that the client is done.
+// TestAStreamMayEndTwice has a server that answers, and then ends the stream: grpc-go does so where it has not yet read
+// that the client is done.
 func TestAStreamMayEndTwice(t *testing.T) {
 	w := &wire{calls: map[uint32]call{1: {answer: true, code: admitted}, 3: {}}, blocks: newBlocks()}
 	reset := func(stream uint32) []byte { return appendFrame(nil, http2.FrameRSTStream, 0, stream, make([]byte, 4)) }
-	answered := appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1, []byte{0x88}) // :status 200
+	// :status 200
+	answered := appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1,
+		[]byte{0x88})
 	for _, frame := range [][]byte{answered, reset(1), reset(3)} {
-		_, err := w.take(frame, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.parseFrames(frame, time.Now()))(t)
 	}
 	if len(w.calls) != 0 || len(w.tally.latencies) != 1 || w.tally.errors != 1 {
-		t.Errorf("%d calls are left, with %d answers and %d errors; want none left, one answer and one error", len(w.calls), len(w.tally.latencies), w.tally.errors)
+		t.Errorf("%d calls are left, with %d answers and %d errors; want none left, one answer and one error",
+			len(w.calls), len(w.tally.latencies), w.tally.errors)
 	}
 }

@@ -40,7 +40,8 @@ var ErrOpen = errors.New("the breaker is open")
 
 // Config sets up a Breaker. The zero value works.
 type Config struct {
-	Failures uint32               // it opens after so many in a row; default 3. Two that were under way at once are enough
+	// it opens after so many in a row; default 3. Two that were under way at once are enough
+	Failures uint32
 	Open     time.Duration        // how long it stays open; default 500 ms
 	Probes   uint32               // calls that pass then; it closes when all of them succeed; default 1
 	OnChange func(from, to State) // called after each change, one at a time and outside of any lock; nil: not
@@ -48,10 +49,12 @@ type Config struct {
 
 // Stats is the state of a breaker and its counts since it was made.
 type Stats struct {
-	State                      State
-	Since                      time.Time // time of the last change; zero before the first
-	Opened, HalfOpened, Closed int64     // changes to that state
-	Rejected                   int64     // calls that were not made
+	State      State     `metric:"breaker_state" help:"State of the breaker of a shard: 0 closed, 1 half-open, 2 open."`
+	Since      time.Time // of the last change; zero before the first
+	Opened     int64     `metric:"breaker_transitions_total" labels:"to=open" help:"Changes of a breaker by new state."`
+	HalfOpened int64     `metric:"breaker_transitions_total" labels:"to=half_open"`
+	Closed     int64     `metric:"breaker_transitions_total" labels:"to=closed"`
+	Rejected   int64     `metric:"breaker_rejected_total" help:"Calls that a breaker kept from its shard."`
 }
 
 // Breaker guards one server. It is safe for concurrent use.

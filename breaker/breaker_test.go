@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // probe drives a breaker in virtual time and reads as a script.
@@ -176,10 +178,7 @@ func TestAListenerMayAsk(t *testing.T) {
 	var states []State
 	b = New(Config{OnChange: func(_, to State) { states = append(states, to, b.Stats().State) }})
 	for range 3 {
-		done, err := b.Allow()
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := must.Get(b.Allow())(t)
 		done(Failure)
 	}
 	if !slices.Equal(states, []State{Open, Open}) {

@@ -1,3 +1,6 @@
+// Package control is the control plane: rules, tiers, users, API keys and blocks in PostgreSQL, with who changed what
+// and when. One control of several leads: it puts all of this into Redis, where sidecars take it from. Sidecars never
+// ask PostgreSQL or a control.
 package control
 
 import (
@@ -14,29 +17,35 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/archive"
-	"github.com/spillway-mesh/spillway/connlimit"
-	"github.com/spillway-mesh/spillway/control/recorder"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/archive"
+	"github.com/spillway-mesh/spillway/control/copier"
+	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/erase"
+	"github.com/spillway-mesh/spillway/control/leader"
+	"github.com/spillway-mesh/spillway/control/publish"
+	"github.com/spillway-mesh/spillway/door/connlimit"
+	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/reread"
 )
 
 // Config sets up a Control. All fields but TokenFile, the certificate, Pools and Archive are required.
 type Config struct {
 	DatabaseURL string
-	Pools       PoolSizes // connections to the database
-	Listen      string    // host:port
-	TokenFile   string    // who may use the API; empty: this machine alone
-	Cert, Key   string    // files of a certificate and its key; empty: no TLS
+	Pools       database.PoolSizes // connections to the database
+	Listen      string             // host:port
+	TokenFile   string             // who may use the API; empty: this machine alone
+	Cert, Key   string             // files of a certificate and its key; empty: no TLS
 	Redis       redis.Servers
-	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
-	KeySecret   string            // of the keys in Redis, as the sidecars have it
-	Plain       bool              // the sidecars write identities into the record as they are, although there is a secret
-	Migrate     bool              // Run brings the schema of the database to what this program needs, first
-	Archive     *archive.Archiver // where old events go; nil: they stay in the database
-	Log         *slog.Logger
+	KeyPrefix   string // of the keys in Redis, as the sidecars have it
+	KeySecret   string // of the keys in Redis, as the sidecars have it
+	// the sidecars write identities into the record as they are, although there is a secret
+	Plain   bool
+	Migrate bool              // Run brings the schema of the database to what this program needs, first
+	Archive *archive.Archiver // where old events go; nil: they stay in the database
+	Log     *slog.Logger
 }
 
 // What peers may hold of the control through connections, before it knows who they are.
@@ -49,13 +58,14 @@ const (
 // Control is the control plane's server. Make one with New.
 type Control struct {
 	cfg       Config
-	database  *Database
+	database  *database.DB
 	redis     *redis.Client
-	publisher *Publisher
-	recorder  *recorder.Recorder
-	names     descriptors.RecordKeys // how the record names identities
+	publisher *publish.Publisher
+	copier    *copier.Copier
+	leader    *leader.Leader
+	names     keys.Names // how the record names identities
 	socket    net.Listener
-	tokens    *reread.Files[[]Token]          // nil: this machine alone
+	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
 	peers     *connlimit.Limit
 }
@@ -66,34 +76,66 @@ func New(cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	database, err := OpenDatabase(cfg.DatabaseURL, cfg.Pools)
+	db, err := database.Open(cfg.DatabaseURL, cfg.Pools)
 	if err != nil {
 		return nil, err
 	}
 	socket, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		database.Close()
+		db.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	shared := redis.New(redis.Config{Servers: cfg.Redis})
-	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
-	publisher := NewPublisher(PublisherConfig{Database: database, Redis: shared, Keys: keys, Log: cfg.Log})
-	names := keys
-	if cfg.Plain {
-		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
+	c := &Control{cfg: cfg, database: db, redis: redis.New(redis.Config{Servers: cfg.Redis}), tokens: tokens,
+		pair: pair}
+	c.peers = connlimit.New(peersMost, cfg.Log)
+	c.socket = c.peers.Listen(socket, connlimit.Kind{
+		Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers,
+	})
+	c.lead()
+	return c, nil
+}
+
+// lead makes the leader and its tasks.
+func (c *Control) lead() {
+	names := keys.NewNames(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
+	c.names = names
+	if c.cfg.Plain {
+		c.names = keys.NewNames(c.cfg.KeyPrefix, nil)
 	}
-	copies := recorder.New(recorder.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
-	peers := connlimit.New(peersMost, cfg.Log)
-	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
-	socket = peers.Listen(socket, kind)
-	return &Control{cfg, database, shared, publisher, copies, names, socket, tokens, pair, peers}, nil
+	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: names, Log: c.cfg.Log})
+	c.copier = copier.New(copier.Config{
+		Connect: c.database.Connect, Redis: c.redis, Keys: c.names, Log: c.cfg.Log,
+	})
+	eraser := &erase.Eraser{
+		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: names, Archive: c.cfg.Archive,
+		Log: c.cfg.Log,
+	}
+	tasks := []leader.Task{
+		{Name: "feed", Run: c.publisher.Feed},
+		{Name: "walk", Run: c.publisher.Walk},
+		{Name: "claim", Run: c.publisher.Claim},
+		{Name: "erase", Run: eraser.Run},
+		{Name: "copy", Run: c.copier.Run},
+	}
+	if c.cfg.Archive != nil {
+		tasks = append(tasks, leader.Task{Name: "archive", Run: c.cfg.Archive.Run})
+	}
+	c.leader = leader.New(leader.Config{
+		Connect: c.database.Connect, Ready: c.database.CheckSchema, Begin: c.publisher.Begin, Log: c.cfg.Log,
+	}, tasks...)
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
 // logged.
-func openFiles(cfg *Config) (tokens *reread.Files[[]Token], pair *reread.Files[*tls.Certificate], err error) {
+func openFiles(cfg *Config) (tokens *reread.Files[[]httpapi.Token], pair *reread.Files[*tls.Certificate], err error) {
 	if cfg.TokenFile != "" {
-		tokens, err = openTokens(cfg.TokenFile, cfg.Log)
+		tokens, err = api.TokenFile.Open(cfg.TokenFile, func(err error) {
+			if err != nil {
+				cfg.Log.Error("tokens cannot be read; those before stay", "error", err)
+				return
+			}
+			cfg.Log.Info("tokens read again")
+		})
 	}
 	if err != nil || cfg.Cert == "" {
 		return tokens, nil, err
@@ -133,28 +175,25 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
-	if c.tokens != nil {
-		api.Tokens = c.tokens.Current
+	served := &api.API{
+		Database: c.database, Publisher: c.publisher, Leader: c.leader, Copier: c.copier, Keys: c.names,
+		Archive: c.cfg.Archive, Log: c.cfg.Log,
 	}
-	server := admin.Server(api.Handler(), admin.Headers, 2*apiWithin)
-	server.ErrorLog = admin.Complaints(c.cfg.Log)
-	publishing, stop := context.WithCancel(ctx)
+	if c.tokens != nil {
+		served.Tokens = c.tokens.Current
+	}
+	server := httpapi.Server(served.Handler(), httpapi.Headers, 2*api.AnswerWithin)
+	server.ErrorLog = httpapi.Complaints(c.cfg.Log)
+	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup
-	done.Go(func() { c.publisher.Run(publishing) })
-	done.Go(func() { c.recorder.Run(publishing) })
-	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
-	done.Go(func() { eraser.Run(publishing) })
-	if c.cfg.Archive != nil {
-		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
-	}
+	done.Go(func() { c.leader.Run(working) })
 	defer done.Wait()
 	defer stop()
 	broke := make(chan error, 2)
 	go func() { broke <- c.serve(server) }()
 	if c.cfg.Migrate {
-		done.Go(func() { c.migrate(publishing, broke) })
+		done.Go(func() { c.migrate(working, broke) })
 	}
 	c.cfg.Log.Info("listening", "control", c.Address())
 	select {
@@ -173,6 +212,7 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 	for ctx.Err() == nil {
 		version, err := c.Migrate(ctx)
 		if err == nil {
+			c.leader.Note("migrate", nil)
 			c.cfg.Log.Info("the schema of the database is up to date", "version", version)
 			return
 		}
@@ -181,8 +221,11 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 			broke <- err
 			return
 		}
-		c.publisher.note(err)
-		pause(ctx, lookEvery)
+		c.leader.Note("migrate", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -19,13 +20,10 @@ import (
 // next request is answered. Neither PostgreSQL nor Redis is there.
 func TestThePortHasABound(t *testing.T) {
 	gone := servers.FreeAddr(t)
-	c, err := New(Config{
+	c := must.Get(New(Config{
 		DatabaseURL: "postgres://" + gone + "/none", Listen: "127.0.0.1:0",
 		Redis: redis.Servers{Addresses: []string{gone}}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -38,10 +36,7 @@ func TestThePortHasABound(t *testing.T) {
 	})
 	var oldest net.Conn
 	for i := range connectionMost + 1 {
-		conn, err := net.Dial("tcp", c.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", c.Address()))(t)
 		t.Cleanup(func() { conn.Close() })
 		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\n")
 		if i == 0 {
@@ -55,15 +50,12 @@ func TestThePortHasABound(t *testing.T) {
 		}
 	}
 	_ = oldest.SetReadDeadline(time.Now().Add(time.Minute))
-	_, err = io.Copy(io.Discard, oldest)
+	_, err := io.Copy(io.Discard, oldest)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the oldest connection is still open")
 	}
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Get("http://" + c.Address() + "/livez")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Get("http://" + c.Address() + "/livez"))(t)
 	answer.Body.Close()
 	open := c.peers.Stats().Open["control"]
 	if answer.StatusCode != http.StatusOK || open > connectionMost {

@@ -3,6 +3,8 @@ package descriptors
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/spillway-mesh/spillway/identity"
 )
 
 // Asked is who asks for what, as far as a request names it. A text that is empty is not known.
@@ -14,11 +16,15 @@ type Asked struct {
 	AddressText          string       // of an address that cannot be read
 }
 
-// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not normal.
+// KeyPrefix is the beginning of the API key, or nothing where the key is short.
+func (a *Asked) KeyPrefix() string { return identity.KeyPrefix(a.APIKey) }
+
+// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not
+// normal.
 func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	*a = Asked{}
 	if req.Subject != nil {
-		a.take(req.Subject)
+		a.setSubject(req.Subject)
 		return
 	}
 	mapping := defaultAttributes
@@ -46,8 +52,8 @@ func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	}
 }
 
-// take fills in what a subject says.
-func (a *Asked) take(s *Subject) {
+// setSubject copies the attributes of a subject.
+func (a *Asked) setSubject(s *Subject) {
 	c := &s.Client
 	a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method
 	a.Endpoint = shownPath(s.Path)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// attribute is what a descriptor's entry or a Subject says about a request.
+// attribute is one fact about a request, from a descriptor's entry or a Subject.
 type attribute uint8
 
 const (
@@ -22,7 +22,8 @@ const (
 
 // attributeWords are the words of the attributes in Domain.Attributes. attrClient has none: it is made of others.
 var attributeWords = [...]string{
-	attrTenant: "tenant", attrUser: "user", attrIP: "ip", attrEndpoint: "endpoint", attrMethod: "method", attrTier: "tier",
+	attrTenant: "tenant", attrUser: "user", attrIP: "ip", attrEndpoint: "endpoint", attrMethod: "method",
+	attrTier:   "tier",
 	attrAPIKey: "api_key",
 }
 
@@ -48,7 +49,7 @@ var defaultAttributes = map[string]attribute{
 	"api_key": attrAPIKey,
 }
 
-// attributes are those of one request. An empty text is none.
+// attributes are those of one request. An empty text means none.
 type attributes struct {
 	text    [attrCount]string
 	from    [attrCount]int // descriptor that supplied it, or -1
@@ -104,10 +105,10 @@ func (a *attributes) gather(req *Request, mapping map[string]attribute) {
 }
 
 // normalize brings endpoint, method and address into the form in which they are compared and counted, and takes the
-// readings of the path. An address that cannot be read is taken as it stands.
+// readings of the path. An address that cannot be read is taken unchanged.
 func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []byte {
 	if a.has(attrEndpoint) {
-		a.text[attrEndpoint] = paths.take(a.text[attrEndpoint])
+		a.text[attrEndpoint] = paths.load(a.text[attrEndpoint])
 	} else {
 		paths.none()
 	}
@@ -128,7 +129,7 @@ func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []by
 }
 
 // reports returns the descriptor on which a rule of that scope reports: the first that supplied one of its attributes,
-// for global the first of all, -1 when there is none.
+// for global the first of all, -1 without one.
 func (a *attributes) reports(s Scope) int {
 	if s == ScopeGlobal {
 		return a.first

@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// CalendarUnit is what a window of a calendar spans. The zero value is none.
+// CalendarUnit is what a window of a calendar spans. The zero value means none.
 type CalendarUnit uint8
 
 // The windows of a calendar.
@@ -86,8 +86,8 @@ func (c *calendar) around(at int64) *limit.Calendar {
 	return made
 }
 
-// firstOf is the first instant of a day, in µs since the epoch. It is looked for: where clocks change at midnight, the day may
-// begin at one o'clock, or have two midnights. A day that a zone leaves out begins with the next one.
+// firstOf is the first instant of a day, in µs since the epoch. It is looked for: where clocks change at midnight, the
+// day may begin at one o'clock, or have two midnights. A day that a zone leaves out begins with the next one.
 func firstOf(zone *time.Location, year int, month time.Month, day int) int64 {
 	date := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	const before, span = 36 * time.Hour, 72 * time.Hour // no zone is further from UTC than 14 h
@@ -119,7 +119,8 @@ func (d *CompiledDomain) calendarOf(unit CalendarUnit) *calendar {
 	return d.calendars[unit-1]
 }
 
-// limit is the limit of an effect, with the windows around the present where they are a calendar's. A nil calendar has none.
+// limit is the limit of an effect, with the windows around the present where they are a calendar's. A nil calendar has
+// none.
 func (c *calendar) limit(e *Effect) limit.Limit {
 	l := e.Limit
 	if c != nil {
@@ -128,8 +129,8 @@ func (c *calendar) limit(e *Effect) limit.Limit {
 	return l
 }
 
-// ObserveTime takes in what time it is at the store, in µs since the epoch, as the store decided it for a calendar's limit. The
-// windows that the next charges bring along are those around that time. It is safe for concurrent use.
+// ObserveTime takes in what time it is at the store, in µs since the epoch, as the store decided it for a calendar's
+// limit. The windows that the next charges bring along are those around that time. It is safe for concurrent use.
 func (d *CompiledDomain) ObserveTime(at int64) {
 	for _, c := range d.calendars {
 		if c != nil {

@@ -6,7 +6,9 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestDaysAndMonthsBeginWhereTheyDo holds edges against dates that people know, also where clocks change at midnight.
@@ -17,27 +19,39 @@ func TestDaysAndMonthsBeginWhereTheyDo(t *testing.T) {
 		at    string
 		edges [4]string
 	}{
-		{"UTC", CalendarDay, "2026-01-31T12:00:00Z", [4]string{"2026-01-30T00:00:00Z", "2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z", "2026-02-02T00:00:00Z"}},
-		{"UTC", CalendarMonth, "2028-02-29T23:59:59Z", [4]string{"2028-01-01T00:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z", "2028-04-01T00:00:00Z"}},
-		{"UTC", CalendarMonth, "2026-12-31T00:00:00Z", [4]string{"2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z"}},
+		{"UTC", CalendarDay, "2026-01-31T12:00:00Z", [4]string{"2026-01-30T00:00:00Z", "2026-01-31T00:00:00Z",
+			"2026-02-01T00:00:00Z", "2026-02-02T00:00:00Z"}},
+		{"UTC", CalendarMonth, "2028-02-29T23:59:59Z", [4]string{"2028-01-01T00:00:00Z", "2028-02-01T00:00:00Z",
+			"2028-03-01T00:00:00Z", "2028-04-01T00:00:00Z"}},
+		{"UTC", CalendarMonth, "2026-12-31T00:00:00Z", [4]string{"2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z",
+			"2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z"}},
 		// 23 and 25 hours.
-		{"Europe/Berlin", CalendarDay, "2026-03-29T12:00:00+02:00", [4]string{"2026-03-28T00:00:00+01:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00", "2026-03-31T00:00:00+02:00"}},
-		{"Europe/Berlin", CalendarDay, "2026-10-25T12:00:00+01:00", [4]string{"2026-10-24T00:00:00+02:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-10-27T00:00:00+01:00"}},
-		{"Europe/Berlin", CalendarMonth, "2026-03-31T23:59:59+02:00", [4]string{"2026-02-01T00:00:00+01:00", "2026-03-01T00:00:00+01:00", "2026-04-01T00:00:00+02:00", "2026-05-01T00:00:00+02:00"}},
+		{"Europe/Berlin", CalendarDay, "2026-03-29T12:00:00+02:00", [4]string{"2026-03-28T00:00:00+01:00",
+			"2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00", "2026-03-31T00:00:00+02:00"}},
+		{"Europe/Berlin", CalendarDay, "2026-10-25T12:00:00+01:00", [4]string{"2026-10-24T00:00:00+02:00",
+			"2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-10-27T00:00:00+01:00"}},
+		{"Europe/Berlin", CalendarMonth, "2026-03-31T23:59:59+02:00", [4]string{"2026-02-01T00:00:00+01:00",
+			"2026-03-01T00:00:00+01:00", "2026-04-01T00:00:00+02:00", "2026-05-01T00:00:00+02:00"}},
 		// A midnight that does not exist: the day begins at one o'clock.
-		{"America/Sao_Paulo", CalendarDay, "2018-11-04T12:00:00-02:00", [4]string{"2018-11-03T00:00:00-03:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00", "2018-11-06T00:00:00-02:00"}},
+		{"America/Sao_Paulo", CalendarDay, "2018-11-04T12:00:00-02:00", [4]string{"2018-11-03T00:00:00-03:00",
+			"2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00", "2018-11-06T00:00:00-02:00"}},
 		// The hour before midnight twice, and midnight twice: the first counts.
-		{"America/Sao_Paulo", CalendarDay, "2018-02-18T12:00:00-03:00", [4]string{"2018-02-17T00:00:00-02:00", "2018-02-18T00:00:00-03:00", "2018-02-19T00:00:00-03:00", "2018-02-20T00:00:00-03:00"}},
-		{"America/Havana", CalendarDay, "2025-11-02T12:00:00-05:00", [4]string{"2025-11-01T00:00:00-04:00", "2025-11-02T00:00:00-04:00", "2025-11-03T00:00:00-05:00", "2025-11-04T00:00:00-05:00"}},
+		{"America/Sao_Paulo", CalendarDay, "2018-02-18T12:00:00-03:00", [4]string{"2018-02-17T00:00:00-02:00",
+			"2018-02-18T00:00:00-03:00", "2018-02-19T00:00:00-03:00", "2018-02-20T00:00:00-03:00"}},
+		{"America/Havana", CalendarDay, "2025-11-02T12:00:00-05:00", [4]string{"2025-11-01T00:00:00-04:00",
+			"2025-11-02T00:00:00-04:00", "2025-11-03T00:00:00-05:00", "2025-11-04T00:00:00-05:00"}},
 		// A day that a zone left out.
-		{"Pacific/Apia", CalendarDay, "2011-12-31T12:00:00+14:00", [4]string{"2011-12-31T00:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00", "2012-01-02T00:00:00+14:00"}},
-		{"Asia/Kathmandu", CalendarMonth, "2026-05-01T00:00:00+05:45", [4]string{"2026-04-01T00:00:00+05:45", "2026-05-01T00:00:00+05:45", "2026-06-01T00:00:00+05:45", "2026-07-01T00:00:00+05:45"}},
+		{"Pacific/Apia", CalendarDay, "2011-12-31T12:00:00+14:00", [4]string{"2011-12-31T00:00:00+14:00",
+			"2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00", "2012-01-02T00:00:00+14:00"}},
+		{"Asia/Kathmandu", CalendarMonth, "2026-05-01T00:00:00+05:45", [4]string{"2026-04-01T00:00:00+05:45",
+			"2026-05-01T00:00:00+05:45", "2026-06-01T00:00:00+05:45", "2026-07-01T00:00:00+05:45"}},
 	} {
 		calendar := &calendar{unit: c.unit, zone: zone(t, c.zone)}
 		got := calendar.around(instant(t, c.at).UnixMicro())
 		for i, edge := range got.Edges {
 			if want := instant(t, c.edges[i]); edge != want.UnixMicro() {
-				t.Errorf("%s in %s: edge %d of %s is %v, want %v", c.unit, c.zone, i, c.at, time.UnixMicro(edge).In(calendar.zone), want)
+				t.Errorf("%s in %s: edge %d of %s is %v, want %v", c.unit, c.zone, i, c.at,
+					time.UnixMicro(edge).In(calendar.zone), want)
 			}
 		}
 	}
@@ -45,10 +59,7 @@ func TestDaysAndMonthsBeginWhereTheyDo(t *testing.T) {
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must.Get(time.LoadLocation(name))(t)
 	return zone
 }
 
@@ -64,7 +75,8 @@ func windowOf(c *limit.Calendar, at int64) (begin, end int64, known bool) {
 
 // TestEveryInstantIsInItsDay walks through three years in steps that hit all hours, in zones of many kinds.
 func TestEveryInstantIsInItsDay(t *testing.T) {
-	for _, name := range []string{"UTC", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Beirut", "Australia/Lord_Howe", "Pacific/Kiritimati", "Pacific/Niue", "America/St_Johns"} {
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Beirut",
+		"Australia/Lord_Howe", "Pacific/Kiritimati", "Pacific/Niue", "America/St_Johns"} {
 		for _, unit := range []CalendarUnit{CalendarDay, CalendarMonth} {
 			c := &calendar{unit: unit, zone: zone(t, name)}
 			end := instant(t, "2027-01-01T00:00:00Z")
@@ -106,18 +118,20 @@ func TestCalendarsFollowTheStoresClock(t *testing.T) {
 	}
 }
 
-// The monthly quota of a user's record is met by many requests at once, in a domain whose rules have no calendar.
+// Many requests at once charge the monthly quota of a user's record, in a domain whose rules use no calendar.
 func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
 	set, problems := Compile([]Domain{{Name: "shop"}}, Options{})
 	if set == nil {
 		t.Fatal(problems)
 	}
-	monthly := Limit{Limit: limit.Limit{Count: 10, Algorithm: limit.FixedWindow, Window: CalendarMonth.Length()}, CalendarUnit: CalendarMonth}
+	monthly := Limit{Limit: limit.Limit{Count: 10, Algorithm: limit.FixedWindow, Window: CalendarMonth.Length()},
+		CalendarUnit: CalendarMonth}
 	var all sync.WaitGroup
 	for _, name := range []string{"alice", "bob", "carol", "dave"} {
-		record := &Record{Kind: RecordUser, Name: name, Limits: []Limit{monthly}}
+		record := &Record{ID: identity.ID{Kind: identity.UserID, Name: name}, Limits: []Limit{monthly}}
 		all.Go(func() {
-			req := &Request{Domain: "shop", Records: &Records{User: record}, Descriptors: []Descriptor{{Entries: []Entry{{"user", name}}}}}
+			req := &Request{Domain: "shop", Records: &Records{User: record},
+				Descriptors: []Descriptor{{Entries: []Entry{{"user", name}}}}}
 			var m Match
 			set.Match(req, &m)
 			if len(m.Charges) != 1 || m.Charges[0].Limit.Calendar == nil {

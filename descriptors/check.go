@@ -22,7 +22,7 @@ const (
 type checker struct {
 	now      time.Time
 	problems []Problem
-	failed   bool // one of them is no warning
+	failed   bool // one of them is an error
 }
 
 func (c *checker) fail(at Pos, format string, args ...any) {
@@ -73,7 +73,9 @@ func (c *checker) domains(domains []Domain) {
 func (c *checker) domain(d *Domain) {
 	for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
 		if _, known := attributeNames[d.Attributes[key]]; !known {
-			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use one of %s", d.Attributes[key], key, strings.Join(attributeWords[:], ", "))
+			c.fail(d.Pos, "attributes: %q must be an attribute, for descriptor key %q: use one of %s",
+				d.Attributes[key],
+				key, strings.Join(attributeWords[:], ", "))
 		}
 	}
 	if d.IPv6Prefix < 0 || d.IPv6Prefix > 128 {
@@ -98,7 +100,7 @@ func (c *checker) domain(d *Domain) {
 	c.nodes(d.Name, d.Tree)
 }
 
-// name reports what must not stand in a name: it goes into answers, where Envoy checks nothing.
+// name reports what must not be in a name: it goes into answers, where Envoy checks nothing.
 func (c *checker) name(at Pos, what, name string) {
 	switch {
 	case len(name) > maxText:
@@ -106,11 +108,12 @@ func (c *checker) name(at Pos, what, name string) {
 	case hasControl(name):
 		c.fail(at, "the %s name %q has control bytes: remove them", what, name)
 	case strings.ContainsAny(name, `"\`):
-		c.fail(at, "the %s name %q has a quote or a backslash, which would break the headers that show it: remove it", what, name)
+		c.fail(at, "the %s name %q has a quote or a backslash, which would break the headers that show it: remove it",
+			what, name)
 	}
 }
 
-// hasControl reports control characters and bytes that are no UTF-8.
+// hasControl reports control characters and bytes that are not UTF-8.
 func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -121,7 +124,7 @@ func (c *checker) header(at Pos, h Header) {
 		c.fail(at, "header name %q is not made of letters, digits and hyphens: rename it", h.Name)
 	}
 	if strings.ContainsFunc(h.Value, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
-		c.fail(at, "the value of header %q has bytes that are no printable ASCII: remove them", h.Name)
+		c.fail(at, "the value of header %q has bytes that are not printable ASCII: remove them", h.Name)
 	}
 	if len(h.Name) > maxText {
 		c.fail(at, "header name %q is longer than %d bytes: shorten it", h.Name, maxText)
@@ -208,7 +211,8 @@ func (c *checker) accountBurst(at Pos, a *Account, what string) {
 			continue
 		}
 		if !l.Algorithm.HasBurst() {
-			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what, a.Name, l.Algorithm)
+			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what,
+				a.Name, l.Algorithm)
 			continue
 		}
 		l.Burst = a.Burst

@@ -43,19 +43,20 @@ func (c *checker) lost(domain string, r *Rule, losses []loss, of int) {
 			c.never(domain, r)
 			return
 		}
-		c.warn(l.of.at, "endpoint %q of rule %q never counts: rule %q (%s) %s", l.of.pattern.text, r.Name, by.Name, by.place(), l.why)
+		c.warn(l.of.at, "endpoint %q of rule %q never counts: rule %q (%s) %s", l.of.pattern.text, r.Name, by.Name,
+			by.place(), l.why)
 		c.never(domain, r)
 	}
 }
 
-// never says of the last warning that it is about a rule of that domain.
+// never turns the last warning into one about a rule of that domain.
 func (c *checker) never(domain string, r *Rule) {
 	last := &c.problems[len(c.problems)-1]
 	last.Never, last.Domain = r.Name, domain
 }
 
-// winnerOver returns what always displaces a candidate of a group: a block, an allow, or a candidate before it; and what to
-// do about it.
+// winnerOver returns what always displaces a candidate of a group: a block, an allow, or a candidate before it; and
+// what to do about it.
 func (d *CompiledDomain) winnerOver(f *facts, group int, b *candidate) (*candidate, string) {
 	settles := func(a *candidate) bool { return a.standsFor(b) }
 	if group != d.blocks {
@@ -73,11 +74,14 @@ func (d *CompiledDomain) winnerOver(f *facts, group int, b *candidate) (*candida
 	case a == nil:
 		return nil, ""
 	case comparePatterns(a.pattern, b.pattern) != 0:
-		return a, "matches all that it matches and has more of its endpoint written out: narrow that one, or remove this one"
+		return a, "matches all that it matches and has more of its endpoint written out: narrow that one, or remove " +
+			"this one"
 	case a.rule.priority != b.rule.priority:
-		return a, "matches all that it matches and has a lower priority number: give this one a lower number or one more kind of condition, or remove it"
+		return a, "matches all that it matches and has a lower priority number: give this one a lower number or one " +
+			"more kind of condition, or remove it"
 	}
-	return a, "matches all that it matches and stands first: give this one a lower priority number or one more kind of condition, or remove it"
+	return a, "matches all that it matches and stands first: give this one a lower priority number or one more kind " +
+		"of condition, or remove it"
 }
 
 // standsFor reports whether the candidate applies wherever the other one's scope is known, and for ever.
@@ -85,7 +89,8 @@ func (c *candidate) standsFor(other *candidate) bool {
 	return c.written != other.written && c.until.IsZero() && other.needs&c.needs == c.needs
 }
 
-// hidden warns of rows of the cost table all of whose requests meet a row before them: the first row that matches counts.
+// hidden warns of rows of the cost table all of whose requests meet a row before them: the first row that matches
+// counts.
 func (c *checker) hidden(d *CompiledDomain) {
 	var f facts
 	first := map[Pos]Pos{} // of a row, the row that hides one of its endpoints
@@ -93,7 +98,9 @@ func (c *checker) hidden(d *CompiledDomain) {
 	rows := d.index.groups[d.costs].all
 	for _, row := range rows {
 		d.index.asked(&f, row)
-		if by := d.index.cover(&f, d.costs, row, func(a *candidate) bool { return a.rank < row.rank && a.at != row.at }); by != nil {
+		if by := d.index.cover(&f, d.costs, row, func(a *candidate) bool {
+			return a.rank < row.rank && a.at != row.at
+		}); by != nil {
 			first[row.at] = by.at
 		} else {
 			shown[row.at] = true
@@ -102,7 +109,8 @@ func (c *checker) hidden(d *CompiledDomain) {
 	for _, row := range rows {
 		if by, hides := first[row.at]; hides && !shown[row.at] {
 			shown[row.at] = true // one warning for all of its endpoints
-			c.warn(row.at, "this row can never apply: the row at %s matches all that it matches and stands first: put this one before it, or remove it", by.place())
+			c.warn(row.at, "this row can never apply: the row at %s matches all that it matches and stands first: "+
+				"put this one before it, or remove it", by.place())
 		}
 	}
 }
@@ -123,7 +131,8 @@ func (c *checker) costly(d *CompiledDomain) {
 		}
 		if l := rule.rule.tooSmall(row.cost); l != nil {
 			warned[pair{row.at, rule.written}] = true
-			c.warn(row.at, "a request that costs %d by this row can never pass rule %q (%s), whose limit holds %d: lower the cost, or raise the limit's burst",
+			c.warn(row.at, "a request that costs %d by this row can never pass rule %q (%s), whose limit holds %d: "+
+				"lower the cost, or raise the limit's burst",
 				row.cost, rule.written.Name, rule.written.place(), l.Capacity())
 		}
 	}

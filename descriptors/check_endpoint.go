@@ -12,7 +12,7 @@ var (
 	likeRegexp   = regexp.MustCompile(`^\^|\$$|\\|\][+*{]|\([^()]*\|[^()]*\)|\.\+|[^*]/\.\*$`)
 )
 
-// rewriting is a way to write what varies, and what stands for it in a pattern.
+// rewriting is a way to write what varies, and its form in a pattern.
 type rewriting struct {
 	from *regexp.Regexp
 	to   string
@@ -41,8 +41,8 @@ var fromRegexp = []rewriting{
 	{regexp.MustCompile(`\.[*+]`), "*"},
 }
 
-// endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path has those; and of
-// one that has several readings, of which it stands for one.
+// endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path
+// has those; and of one that has several readings, and it is one of them.
 func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	what, instead := "", text
 	if likeRegexp.MatchString(instead) {
@@ -53,8 +53,9 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	}
 	if what == "" {
 		var r readings
-		if r.take(text); r.several() {
-			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text, taken.text)
+		if r.load(text); r.several() {
+			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text,
+				taken.text)
 		}
 		return
 	}
@@ -62,5 +63,6 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	if other, err := parsePattern(instead); err == nil && !strings.ContainsAny(other.text, `\^$()[]{}|<>+`) {
 		advice = "did you mean " + quote(other.text) + "?"
 	}
-	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what, advice)
+	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what,
+		advice)
 }

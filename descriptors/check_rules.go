@@ -22,14 +22,16 @@ func (c *checker) rules(d *Domain) {
 		names[r.Name] = r.Pos
 		c.rule(r)
 		if r.PostPaid && d.onlyExtAuthz() {
-			c.warn(r.Pos, "rule %q never refuses over ext_authz: post_paid needs the rate limit service, which asks before and charges after a request. This "+
-				"domain looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it is, remove post_paid", r.Name)
+			c.warn(r.Pos, "rule %q never refuses over ext_authz: post_paid needs the rate limit service, which asks "+
+				"before and charges after a request. This "+
+				"domain looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it "+
+				"is, remove post_paid", r.Name)
 		}
 	}
 }
 
-// onlyExtAuthz reports whether a domain is written for ext_authz alone: it has identity, which is of use to that filter only,
-// and nothing about descriptors.
+// onlyExtAuthz reports whether a domain is written for ext_authz alone: it has identity, which is of use to that filter
+// only, and nothing about descriptors.
 func (d *Domain) onlyExtAuthz() bool {
 	return d.Identity != nil && len(d.Tree)+len(d.Attributes) == 0
 }
@@ -56,11 +58,13 @@ func (c *checker) ruleLimits(r *Rule) {
 	bare := r.Action == Block || r.Action == Allow
 	switch {
 	case bare && len(r.Limits) > 0:
-		c.fail(r.Pos, "rule %q is a block or allow and has a limit, which would never count: remove one of them", r.Name)
+		c.fail(r.Pos, "rule %q is a block or allow and has a limit, which would never count: remove one of them",
+			r.Name)
 	case !bare && len(r.Limits) == 0:
 		c.fail(r.Pos, "rule %q has no limit: add one, or make it action: block or action: allow", r.Name)
 	case !bare && !r.HasScope:
-		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or tier, or a list", r.Name)
+		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, "+
+			"api_key or tier, or a list", r.Name)
 	}
 	for i := range r.Limits {
 		if !r.Limits[i].Unlimited {
@@ -74,9 +78,11 @@ func (c *checker) clients(r *Rule) {
 	guests := r.Match.Authenticated != nil && !*r.Match.Authenticated
 	switch {
 	case guests && (r.Scope&ScopeUser != 0 || len(r.Match.Users) > 0):
-		c.warn(r.Pos, "rule %q can never apply: it needs a user, and authenticated: false is about requests without one: use scope: ip, say", r.Name)
+		c.warn(r.Pos, "rule %q can never apply: it needs a user, and authenticated: false is about requests without "+
+			"one: use scope: ip, say", r.Name)
 	case r.Scope&ScopeClient != 0 && r.Scope&ScopeUser != 0:
-		c.warn(r.Pos, "rule %q counts by client and by user, so requests without a user are not counted: remove one of the two", r.Name)
+		c.warn(r.Pos, "rule %q counts by client and by user, so requests without a user are not counted: remove one "+
+			"of the two", r.Name)
 	}
 }
 
@@ -91,7 +97,8 @@ func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	case l.Count == 0 || l.Capacity() == 0:
 		c.warn(at, "no request can pass rule %q, whose limit is 0: if that is meant, write action: block", r.Name)
 	case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
-		c.warn(at, "no request can pass rule %q: its cost of %d is above the %d that the limit can hold: lower the cost, or raise the burst",
+		c.warn(at, "no request can pass rule %q: its cost of %d is above the %d that the limit can hold: lower the "+
+			"cost, or raise the burst",
 			r.Name, r.Cost, l.Capacity())
 	}
 }
@@ -105,7 +112,8 @@ func (c *checker) reserve(at Pos, reserve int64, postPaid bool, l *Limit, of str
 	case !postPaid:
 		c.fail(at, "reserve of %s needs post_paid: true: other charges are taken when the request comes", of)
 	case reserve > l.Capacity():
-		c.fail(at, "reserve of %s is %d, above the %d that the limit can hold, so nothing would pass: lower it, or raise burst", of, reserve, l.Capacity())
+		c.fail(at, "reserve of %s is %d, above the %d that the limit can hold, so nothing would pass: lower it, or "+
+			"raise burst", of, reserve, l.Capacity())
 	}
 }
 
@@ -113,9 +121,11 @@ func (c *checker) reserve(at Pos, reserve int64, postPaid bool, l *Limit, of str
 func (c *checker) action(r *Rule) {
 	switch {
 	case r.Action == Throttle && r.MaxDelay <= 0:
-		c.fail(r.Pos, "rule %q throttles without max_delay: say how long a request may wait, as in max_delay: 500ms", r.Name)
+		c.fail(r.Pos, "rule %q throttles without max_delay: say how long a request may wait, as in max_delay: 500ms",
+			r.Name)
 	case r.Action == Throttle && r.MaxDelay > limit.LongestWait:
-		c.warn(r.Pos, "max_delay %v of rule %q is longer than any answer is held: %v is meant", r.MaxDelay, r.Name, limit.LongestWait)
+		c.warn(r.Pos, "max_delay %v of rule %q is longer than any answer is held: %v is meant", r.MaxDelay, r.Name,
+			limit.LongestWait)
 	case r.Action != Throttle && r.MaxDelay != 0:
 		c.warn(r.Pos, "max_delay of rule %q has no effect: it belongs to action: throttle", r.Name)
 	}
@@ -131,9 +141,10 @@ func (c *checker) action(r *Rule) {
 	}
 }
 
-// none reports whether there are no conditions at all.
+// none reports whether all conditions are empty.
 func (m *Conditions) none() bool {
-	return m.Authenticated == nil && len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
+	return m.Authenticated == nil && len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+
+		len(m.CIDRs)+len(m.Entries) == 0
 }
 
 // isOver reports whether a block has ended.
@@ -149,7 +160,8 @@ func (c *checker) penalty(r *Rule) {
 		c.warn(r.Pos, "the penalty of rule %q has no effect: a block or allow has no limit to exceed", r.Name)
 	}
 	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP|ScopeAPIKey|ScopeClient) == 0 {
-		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user, ip, client or api_key", r.Name)
+		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user, ip, "+
+			"client or api_key", r.Name)
 	}
 	c.penaltyNumbers(r.Pos, r.Penalty, fmt.Sprintf("rule %q", r.Name))
 }
@@ -165,11 +177,12 @@ func (c *checker) penaltyNumbers(at Pos, p *Penalty, of string) {
 	}
 }
 
-// multipliers checks how long cool-downs become. One above the longest is no mistake that would keep rules from working:
-// the client is shut out all the same.
+// multipliers checks how long cool-downs become. One above the longest is not a mistake that would keep rules from
+// working: the client is shut out all the same.
 func (c *checker) multipliers(at Pos, p *Penalty, of string) {
 	if n := len(p.Multipliers); n > limit.MaxMultipliers {
-		c.fail(at, "the penalty of %s has %d multipliers, of which there are at most %d: the last one repeats", of, n, limit.MaxMultipliers)
+		c.fail(at, "the penalty of %s has %d multipliers, of which there are at most %d: the last one repeats", of, n,
+			limit.MaxMultipliers)
 	}
 	most := 1
 	for _, m := range p.Multipliers {
@@ -179,7 +192,8 @@ func (c *checker) multipliers(at Pos, p *Penalty, of string) {
 		}
 	}
 	if int64(most) > int64(limit.MaxCoolDown/p.CoolDown) {
-		c.warn(at, "the penalty of %s would last longer than %dh, and ends then: a block lasts as long as it has to", of, limit.MaxCoolDown/time.Hour)
+		c.warn(at, "the penalty of %s would last longer than %dh, and ends then: a block lasts as long as it has to",
+			of, limit.MaxCoolDown/time.Hour)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// problems compiles a domain of script lines after changing it, and returns what Compile says, one line each.
+// problems compiles a domain of script lines after changing it, and returns the problems that Compile reports, one line
+// each.
 func problems(t *testing.T, change func(*Domain), lines ...string) []string {
 	t.Helper()
 	s := script{domain: Domain{Pos: Pos{"shop.yaml", 1, 1}, Name: "shop"}}
@@ -52,7 +53,7 @@ func wants(t *testing.T, got []string, want string) {
 func TestProblems(t *testing.T) {
 	long := strings.Repeat("x", 257)
 	for _, c := range []struct{ line, want string }{
-		{"attribute x=tenent", `error: "tenent" is no attribute`},
+		{"attribute x=tenent", `error: "tenent" must be an attribute`},
 		{"set ipv6_prefix=129", "error: ipv6_prefix 129"},
 		{"cost 0 methods=GET", "error: cost 0"},
 		{"cost 9007199254740993 methods=GET", "error: cost 9007199254740993"},
@@ -111,7 +112,8 @@ func TestProblemsOfTwoLines(t *testing.T) {
 		{"rule a scope=user limit=1/1s ; rule a scope=ip limit=1/1s", `error: duplicate rule name "a"`},
 		{"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s", `warning: rule "b" can never apply`},
 		{"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s priority=1", `warning: rule "a" can never apply`},
-		{"rule a scope=user endpoints=/a,/b limit=1/1s ; rule b scope=user endpoints=/b/,a limit=1/1s", `warning: rule "b" can never apply`},
+		{"rule a scope=user endpoints=/a,/b limit=1/1s ; rule b scope=user endpoints=/b/,a limit=1/1s",
+			`warning: rule "b" can never apply`},
 		{"user a tier=x ; user a tier=y", `error: duplicate user "a"`},
 		{"key a limits=1/1s ; key a limits=2/1s", `error: duplicate key "a"`},
 		{"node a=x* : 1/minute ; node a=xy* : 1/minute", "warning: 'shop.a_xy*' can never apply"},
@@ -127,10 +129,13 @@ func TestProblemsOfTwoLines(t *testing.T) {
 // TestForeignEndpoints: what other tools would read is reported with the pattern to write.
 func TestForeignEndpoints(t *testing.T) {
 	for text, want := range map[string]string{
-		"/users/{id}": "/users/*", "/orders/:id": "/orders/*", ":id": "/*", "^/api/.*$": "/api/**", "/users/<int:id>/posts": "/users/*/posts",
-		"/files/{path...}": "/files/**", "/files/{*path}": "/files/**", "/f/<path:name>": "/f/**",
-		"/users/{id:[0-9]+}": "/users/*", `^/v\d+/users/[^/]+$`: "/v*/users/*", `/a\.json$`: "/a.json", "^/api": "/api/**", "^/api/": "/api/**",
-		"/api/.*": "/api/**", "/(en|de)/home": "/*/home", "/v1/users/(.*)$": "/v1/users/**", "^/a/.+/b$": "/a/**/b", "/v{version}/x": "/v*/x",
+		"/users/{id}": "/users/*", "/orders/:id": "/orders/*", ":id": "/*", "^/api/.*$": "/api/**",
+		"/users/<int:id>/posts": "/users/*/posts",
+		"/files/{path...}":      "/files/**", "/files/{*path}": "/files/**", "/f/<path:name>": "/f/**",
+		"/users/{id:[0-9]+}": "/users/*", `^/v\d+/users/[^/]+$`: "/v*/users/*", `/a\.json$`: "/a.json",
+		"^/api": "/api/**", "^/api/": "/api/**",
+		"/api/.*": "/api/**", "/(en|de)/home": "/*/home", "/v1/users/(.*)$": "/v1/users/**", "^/a/.+/b$": "/a/**/b",
+		"/v{version}/x": "/v*/x",
 	} {
 		got := problems(t, nil, "rule a scope=user limit=1/1s endpoints="+text)
 		wants(t, got, fmt.Sprintf("warning: did you mean %q?", want))
@@ -182,19 +187,26 @@ func TestProblemsOfStructs(t *testing.T) {
 		"control in reason": {func(d *Domain) {
 			d.Rules = []Rule{{Name: "a", Action: Block, Reason: "a\x7f", Match: Conditions{Users: []string{"m"}}}}
 		}, "error: control bytes"},
-		"no UTF-8":          {with(func(r *Rule) { r.Name = "a\xff" }), "error: control bytes"},
-		"header name":       {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
-		"header value":      {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
-		"long header name":  {response(Response{Headers: []Header{{strings.Repeat("a", 257), "x"}}}), "error: longer than 256"},
-		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: has 4097 bytes: a value has at most 4096"},
-		"message":           {response(Response{Message: "a\nb"}), "error: control bytes"},
-		"status":            {response(Response{Status: 99}), "error: status 99"},
-		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},
-		"no max_delay":      {with(func(r *Rule) { r.Action, r.Disabled, r.Limits = Throttle, true, bucket }), "error: max_delay"},
-		"long max_delay":    {with(func(r *Rule) { r.Action, r.MaxDelay, r.Limits = Throttle, time.Hour, bucket }), "warning: longer than any answer is held"},
-		"max_delay alone":   {with(func(r *Rule) { r.MaxDelay = time.Second }), "warning: action: throttle"},
-		"cost header":       {func(d *Domain) { d.CostHeader = "x cost" }, "error: header name"},
-		"penalty for all":   {with(func(r *Rule) { r.Penalty, r.Scope = penalty, ScopeEndpoint }), "warning: penalty of rule \"a\" hits all clients together"},
+		"no UTF-8":     {with(func(r *Rule) { r.Name = "a\xff" }), "error: control bytes"},
+		"header name":  {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
+		"header value": {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
+		"long header name": {response(Response{Headers: []Header{{strings.Repeat("a", 257), "x"}}}),
+			"error: longer than 256"},
+		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}),
+			"error: has 4097 bytes: a value has at most 4096"},
+		"message":     {response(Response{Message: "a\nb"}), "error: control bytes"},
+		"status":      {response(Response{Status: 99}), "error: status 99"},
+		"retry after": {response(Response{RetryAfter: -1}), "error: retry_after"},
+		"no max_delay": {with(func(r *Rule) {
+			r.Action, r.Disabled, r.Limits = Throttle, true, bucket
+		}), "error: max_delay"},
+		"long max_delay": {with(func(r *Rule) {
+			r.Action, r.MaxDelay, r.Limits = Throttle, time.Hour, bucket
+		}), "warning: longer than any answer is held"},
+		"max_delay alone": {with(func(r *Rule) { r.MaxDelay = time.Second }), "warning: action: throttle"},
+		"cost header":     {func(d *Domain) { d.CostHeader = "x cost" }, "error: header name"},
+		"penalty for all": {with(func(r *Rule) { r.Penalty, r.Scope = penalty, ScopeEndpoint }),
+			"warning: penalty of rule \"a\" hits all clients together"},
 		"penalty of a block": {func(d *Domain) {
 			d.Rules = []Rule{{Name: "a", Action: Block, Penalty: penalty, Match: Conditions{Users: []string{"m"}}}}
 		}, "warning: penalty of rule \"a\" has no effect"},
@@ -202,12 +214,16 @@ func TestProblemsOfStructs(t *testing.T) {
 		"count unset": {func(d *Domain) {
 			d.Tree = []Node{{Key: "a", Limits: []Limit{{Limit: oneLimit[0].Limit, CountUnset: true}}}}
 		}, "warning: requests_per_unit is missing in 'shop.a'"},
-		"unlimited unit": {func(d *Domain) { d.Tree = []Node{{Key: "a", Limits: []Limit{{Unlimited: true, Unit: Day}}}} }, "error: when unlimited"},
+		"unlimited unit": {func(d *Domain) {
+			d.Tree = []Node{{Key: "a", Limits: []Limit{{Unlimited: true, Unit: Day}}}}
+		}, "error: when unlimited"},
 		"duplicate node": {func(d *Domain) {
 			d.Tree = []Node{{Key: "a", Nodes: []Node{{Key: "b", Value: "c"}, {Key: "b", Value: "c"}}}}
 		}, "error: duplicate descriptor composite key 'shop.a.b_c'"},
-		"empty user":   {func(d *Domain) { d.Users = []Account{{}} }, "error: empty name"},
-		"no algorithm": {with(func(r *Rule) { r.Limits = []Limit{{Limit: limit.Limit{Count: 1, Window: 1e9}}} }), "error: algorithm"},
+		"empty user": {func(d *Domain) { d.Users = []Account{{}} }, "error: empty name"},
+		"no algorithm": {with(func(r *Rule) {
+			r.Limits = []Limit{{Limit: limit.Limit{Count: 1, Window: 1e9}}}
+		}), "error: algorithm"},
 	} {
 		t.Run(name, func(t *testing.T) { wants(t, problems(t, c.change), c.want) })
 	}
@@ -235,19 +251,21 @@ func TestPenaltyBounds(t *testing.T) {
 	}
 }
 
-// TestPenaltyWithinBounds: the last number that is right is right, one multiplier too many is not, and nor is a cool-down
-// that would last for more than a day.
+// TestPenaltyWithinBounds: the last number that is right is right, one multiplier too many is not, and nor is a
+// cool-down that would last for more than a day.
 func TestPenaltyWithinBounds(t *testing.T) {
 	many := slices.Repeat([]int{1}, limit.MaxMultipliers)
 	for _, c := range []struct {
 		p    Penalty
 		want int
 	}{
-		{Penalty{Threshold: limit.MaxThreshold, DetectionWindow: limit.MaxWindow, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}, 0},
+		{Penalty{Threshold: limit.MaxThreshold, DetectionWindow: limit.MaxWindow, CoolDown: time.Minute,
+			Multipliers: []int{1, 24 * 60}}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Microsecond, CoolDown: 24 * time.Hour}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: many}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: append(many, 1)}, 1},
-		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Minute, Multipliers: []int{24*60 + 1, 1}}, 1},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Minute, Multipliers: []int{24*60 + 1, 1}},
+			1},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Minute, Multipliers: []int{1 << 40}}, 1},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: 24*time.Hour + 1}, 1},
 	} {
@@ -264,8 +282,10 @@ func TestPenaltyWithinBounds(t *testing.T) {
 func TestAllProblemsAtOnce(t *testing.T) {
 	at := func(line int) Pos { return Pos{"shop.yaml", line, 3} }
 	set, found := Compile([]Domain{
-		{Pos: at(1), Name: "shop", Rules: []Rule{{Pos: at(5), Name: "a"}, {Pos: at(6), Name: "a", Action: Allow, Match: Conditions{Users: []string{"m"}}}}},
-		{Pos: Pos{"other.yaml", 1, 1}, Name: "shop", Tree: []Node{{Pos: at(9), Key: "k", Limits: []Limit{{Pos: at(10)}}}}},
+		{Pos: at(1), Name: "shop", Rules: []Rule{{Pos: at(5), Name: "a"}, {Pos: at(6), Name: "a", Action: Allow,
+			Match: Conditions{Users: []string{"m"}}}}},
+		{Pos: Pos{"other.yaml", 1, 1}, Name: "shop",
+			Tree: []Node{{Pos: at(9), Key: "k", Limits: []Limit{{Pos: at(10)}}}}},
 	}, Options{})
 	if set != nil {
 		t.Fatal("a set in spite of errors")

@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// maxCompared is the largest level of a tree whose patterns are compared with each other: the time grows with the square of their number.
+// maxCompared is the largest level of a tree whose patterns are compared with each other: the time grows with the
+// square of their number.
 const maxCompared = 300
 
 // nodes checks one level of a tree, below a dotted path.
@@ -21,7 +22,8 @@ func (c *checker) nodes(above string, nodes []Node) {
 		}
 		seen[Entry{n.Key, n.Value}] = true
 		if n.ShareThreshold && !hasStar(n.Key) && !hasStar(n.Value) {
-			c.fail(n.Pos, "share_threshold without a wildcard in '%s': add a * to the value, or remove share_threshold", path)
+			c.fail(n.Pos, "share_threshold without a wildcard in '%s': add a * to the value, or remove share_threshold",
+				path)
 		}
 		c.limits(n.Pos, n.Limits)
 		c.leaf(n, path)
@@ -60,7 +62,8 @@ func (c *checker) replaces(at Pos, l *Limit, path string) {
 		case "":
 			c.fail(r.Pos.or(at), "should not have an empty replaces entry, in '%s': name a limit, or remove it", path)
 		case l.Name:
-			c.fail(r.Pos.or(at), "replaces should not contain name of same descriptor, in '%s': remove %q", path, r.Name)
+			c.fail(r.Pos.or(at), "replaces should not contain name of same descriptor, in '%s': remove %q", path,
+				r.Name)
 		}
 	}
 }
@@ -77,14 +80,15 @@ func (c *checker) swallowed(nodes []Node, i int, path string) {
 	}
 	for j := range tried {
 		if tried[j].swallows(n) {
-			c.warn(n.Pos, "'%s' can never apply: '%s' is tried before it and matches all of it: swap them, or remove one", path, tried[j].joined())
+			c.warn(n.Pos, "'%s' can never apply: '%s' is tried before it and matches all of it: swap them, or "+
+				"remove one", path, tried[j].joined())
 			return
 		}
 	}
 }
 
 // swallows reports whether a pattern surely matches all that another node does. The * of the other is a byte that only
-// a * can match, so whatever stands for it later is matched as well.
+// a * can match, so a * matches every later form of it as well.
 func (n *Node) swallows(other *Node) bool {
 	switch {
 	case hasStar(n.Key):

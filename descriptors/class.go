@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// classOf numbers a limit by its place in the rules and its window. Reloads keep the number. All accounts of a kind share one,
-// so that the number of classes does not grow with the number of users.
+// classOf numbers a limit by its place in the rules and its window. Reloads keep the number. All accounts of a kind
+// share one, so that the number of classes does not grow with the number of users.
 func classOf(domain string, e *Effect) uint32 {
 	h := fnv.New32a()
 	write := func(part string) {

@@ -31,7 +31,8 @@ func classes(t *testing.T, d descriptors.Domain, entries ...descriptors.Entry) [
 	return all
 }
 
-// TestEachLimitHasAClass: every limit of a request has a class of its own, which does not depend on who asks and outlasts a reload.
+// TestEachLimitHasAClass: every limit of a request has a class of its own, which does not depend on who asks and
+// outlasts a reload.
 func TestEachLimitHasAClass(t *testing.T) {
 	per := func(window time.Duration) descriptors.Limit {
 		return descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 5, Window: window}}
@@ -39,17 +40,20 @@ func TestEachLimitHasAClass(t *testing.T) {
 	domain := descriptors.Domain{
 		Name: "shop",
 		Rules: []descriptors.Rule{
-			{Name: "two", Scope: descriptors.ScopeUser, HasScope: true, Limits: []descriptors.Limit{per(time.Minute), per(24 * time.Hour)}},
+			{Name: "two", Scope: descriptors.ScopeUser, HasScope: true, Limits: []descriptors.Limit{per(time.Minute),
+				per(24 * time.Hour)}},
 			{Name: "ip", Scope: descriptors.ScopeIP, HasScope: true, Limits: []descriptors.Limit{per(time.Minute)}},
 		},
 		Tree: []descriptors.Node{{Key: "user", Limits: []descriptors.Limit{per(time.Minute)}}},
 	}
 	ask := func(user, address string) []uint32 {
-		return classes(t, domain, descriptors.Entry{Key: "user", Value: user}, descriptors.Entry{Key: "remote_address", Value: address})
+		return classes(t, domain, descriptors.Entry{Key: "user", Value: user}, descriptors.Entry{Key: "remote_address",
+			Value: address})
 	}
 	alice, bob := ask("alice", "10.0.0.1"), ask("bob", "10.0.0.2")
 	if len(alice) != 5 || len(bob) != 5 {
-		t.Fatalf("%d and %d charges, want 5: two limits of a rule, another rule, a leaf, an override", len(alice), len(bob))
+		t.Fatalf("%d and %d charges, want 5: two limits of a rule, another rule, a leaf, an override", len(alice),
+			len(bob))
 	}
 	seen := map[uint32]bool{}
 	for i, class := range alice {

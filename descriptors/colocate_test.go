@@ -70,8 +70,8 @@ func keysOf(set *Set, req *Request, m *Match) (keys []string) {
 	return keys
 }
 
-// TestCoLocation: with the option every key of a domain has the domain for its hash tag, a counter is as much apart from
-// the others as without it, and no key of the one kind is one of the other.
+// TestCoLocation: with the option every key of a domain has the domain for its hash tag, a counter is as much apart
+// from the others as without it, and no key of the one kind is one of the other.
 func TestCoLocation(t *testing.T) {
 	for _, secret := range []string{"", "hush"} {
 		t.Run(fmt.Sprintf("secret %q", secret), func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -22,8 +23,8 @@ type Options struct {
 	Identity func(domain string, cfg *identity.Config) *identity.Resolver
 }
 
-// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero value
-// knows no domain.
+// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero
+// value knows no domain.
 type Set struct{ domains map[string]*CompiledDomain }
 
 // CompiledDomain is one domain in its compiled form. Its exported fields are for doors and pages.
@@ -35,29 +36,41 @@ type CompiledDomain struct {
 	CostHeader   string             // in lower case; empty: none
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
-	serial     uint64 // tells it from all others of this process
-	head       string // of its keys
-	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
-	keys       keyer
+	naming
+	accounts
+	groups
 	tree       node
-	index      index
 	attributes map[string]attribute
 	ipv6Prefix int
 	onFailure  Failure
 	zone       *time.Location // of calendars
 	calendars  [CalendarMonth]*calendar
-	gate       *gate // nil: the domain has no penalty
-	users      map[string]account
-	tenants    map[string]account
-	clientKeys map[string]account // API keys, by id
-	scopes     []scopeGroups
-	blocks     int // groups of the index
-	allows     int
-	costs      int
-	scoped     bool // has anything but trees
+	gate       *gate // nil: a domain without a penalty
 	effects    []*Effect
 	overrides  overrides
 	written    *Domain // what it was compiled from, for Dump
+}
+
+// naming is what the names of a domain's counters are made of.
+type naming struct {
+	serial uint64 // differs from those of all others in this process
+	head   string // of its keys
+	seal   string // what closes the hash tag after an identity: nothing where the domain alone is the tag
+	keys   keys.Writer
+}
+
+// accounts are the users, tenants and API keys of the tables.
+type accounts struct {
+	users, tenants map[string]account
+	clientKeys     map[string]account // by id
+}
+
+// groups are the rules that an index finds, in groups of it.
+type groups struct {
+	index                 index
+	scopes                []scopeGroups
+	blocks, allows, costs int
+	scoped                bool // the domain has anything but trees
 }
 
 var serials atomic.Uint64
@@ -87,9 +100,9 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 		return nil, c.problems
 	}
 	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
-	keys := newKeyer(opt.KeySecret)
+	writer := keys.NewWriter(opt.KeySecret)
 	for i := range domains {
-		d := compileDomain(&domains[i], opt, keys)
+		d := compileDomain(&domains[i], opt, writer)
 		set.domains[d.Name] = d
 		c.displaced(d)
 		c.hidden(d)
@@ -98,15 +111,16 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 	return set, c.problems
 }
 
-func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
+func compileDomain(d *Domain, opt Options, writer keys.Writer) *CompiledDomain {
 	c := &CompiledDomain{
-		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
-		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
+		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied,
+		CostHeader: strings.ToLower(d.CostHeader),
+		naming:     naming{serial: serials.Add(1), keys: writer},
+		groups:     groups{scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0},
+		ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure, written: d,
 		attributes: maps.Clone(defaultAttributes),
-		written:    d, serial: serials.Add(1),
-		scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
-	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
+	c.head, c.seal = keys.Head(opt.KeyPrefix, d.Name, d.CoLocate)
 	if c.ipv6Prefix == 0 {
 		c.ipv6Prefix = 64
 	}
@@ -291,12 +305,14 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow && w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow &&
+				w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
-			from: origin{node: w, limit: l}, lease: w.Lease.most(),
+			compiled: compiled{from: origin{node: w, limit: l}, lease: w.Lease.most()},
 		}
 		e.setLimit(l)
-		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i),
+			calendar: c.calendarOf(l.CalendarUnit)}
 		if len(w.Limits) > 1 {
 			compiled.level = limitLevel(l, i)
 			e.Metric = append(e.Metric, compiled.level)
@@ -309,7 +325,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	}
 }
 
-// Domain returns a domain in its compiled form, or nil for one that has no configuration. A nil Set has none.
+// Domain returns a domain in its compiled form, or nil if the Set lacks it. A nil Set lacks all.
 func (s *Set) Domain(name string) *CompiledDomain {
 	if s == nil {
 		return nil

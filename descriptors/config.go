@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Pos is where in a file something was written. The zero value is nowhere.
+// Pos is where in a file something was written. The zero value means unknown.
 type Pos struct {
 	File         string
 	Line, Column int
@@ -32,18 +32,19 @@ type Domain struct {
 	CoLocate     bool              // one hash tag for all counters of the domain, so that a request asks one shard
 	Attributes   map[string]string // descriptor key -> attribute name, on top of the default mapping
 	Costs        []Cost            // first match wins
-	CostHeader   string            // over ext_authz: the request header whose value is the cost; naming it is trusting it
-	Rules        []Rule
-	Users        []Account // with their tier and own limits
-	Tenants      []Account
-	Keys         []Account        // API keys with limits of their own, by id; their tier is in Identity
-	Identity     *identity.Config // who asks, for ext_authz; nil: the peer's address alone
-	Timezone     *time.Location   // of calendar windows; nil: UTC
-	IPv6Prefix   int              // bits by which IPv6 addresses are keyed; 0 means 64
-	Headers      HeaderStyle
-	ResetUnix    bool // X-RateLimit-Reset as unix time instead of seconds
-	Tree         []Node
-	Penalty      *Penalty // one record per client over all rules; nil: none
+	// over ext_authz: the request header whose value is the cost; naming it is trusting it
+	CostHeader string
+	Rules      []Rule
+	Users      []Account // with their tier and own limits
+	Tenants    []Account
+	Keys       []Account        // API keys with limits of their own, by id; their tier is in Identity
+	Identity   *identity.Config // who asks, for ext_authz; nil: the peer's address alone
+	Timezone   *time.Location   // of calendar windows; nil: UTC
+	IPv6Prefix int              // bits by which IPv6 addresses are keyed; 0 means 64
+	Headers    HeaderStyle
+	ResetUnix  bool // X-RateLimit-Reset as unix time instead of seconds
+	Tree       []Node
+	Penalty    *Penalty // one record per client over all rules; nil: none
 }
 
 // HeaderStyle is which rate limit headers a domain's answers carry.
@@ -76,7 +77,8 @@ type Replaced struct {
 	Name string
 }
 
-// Unit is a unit of time in Envoy's requests and answers, from short to long. Their wire numbers are the door's business.
+// Unit is a unit of time in Envoy's requests and answers, from short to long. Their wire numbers are the door's
+// business.
 type Unit uint8
 
 // The units.
@@ -110,10 +112,11 @@ type Node struct {
 	Response       *Response
 }
 
-// Scope is a set of attributes that a rule counts by. Global is the empty set; a rule without any scope has HasScope false.
+// Scope is a set of attributes that a rule counts by. Global is the empty set; a rule without any scope has HasScope
+// false.
 type Scope uint8
 
-// The scopes, in the order in which their values stand in a key.
+// The scopes, in the order in which their values are in a key.
 const (
 	ScopeTenant Scope = 1 << iota
 	ScopeUser
@@ -151,7 +154,7 @@ type Rule struct {
 // Lease is how many tokens of one counter a sidecar may have on lease at once. The zero value is as many as are of use.
 type Lease int64
 
-// NoLease is none: every charge is made in the store.
+// NoLease: every charge is made in the store.
 const NoLease Lease = -1
 
 // most is the bound in tokens, 0 for none.
@@ -182,10 +185,11 @@ type Failure uint8
 
 // The failure policies.
 const (
-	FailLocal     Failure = iota // decide in memory
-	FailOpen                     // admit
-	FailClosed                   // refuse
-	FailStayLocal                // of a rule or a node: decide in memory whatever the domain's policy is; Compile makes FailLocal of it
+	FailLocal  Failure = iota // decide in memory
+	FailOpen                  // admit
+	FailClosed                // refuse
+	// of a rule or a node: decide in memory, against the domain's policy; Compile makes FailLocal of it
+	FailStayLocal
 )
 
 // or is the policy of a rule or a node. Where that is the zero value, it is the domain's.
@@ -199,7 +203,7 @@ func (f Failure) or(domain Failure) Failure {
 	return f
 }
 
-// Conditions say which requests a rule is about: all of the given ones must hold, and one value of each is enough.
+// Conditions select the requests of a rule: all of the given ones must hold, and one value of each is enough.
 type Conditions struct {
 	Endpoints []Pattern
 	Methods   []string
@@ -218,7 +222,7 @@ type Pattern struct {
 	Text string
 }
 
-// Response is what a refused client is told.
+// Response is the answer to a refused client.
 type Response struct {
 	Status     int    // 0: the door's own
 	Message    string //

@@ -19,8 +19,9 @@ type Counter struct {
 
 // Unlisted is a rule that counts by the holder and by something that is not given.
 type Unlisted struct {
-	Rule, Scope string
-	Lacks       []string // words of what is not given
+	Rule  string   `json:"rule"`
+	Scope string   `json:"scope"`
+	Lacks []string `json:"lacks"` // words of what is not given
 }
 
 // holders is the memory of one search for counters.
@@ -34,17 +35,19 @@ type holders struct {
 	seen     map[string]bool
 }
 
-// whoScopes are the scopes that say who asks.
+// whoScopes are the scopes that identify who asks.
 const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 
-// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it would meet their
-// other conditions, and the rules whose counters it cannot tell. A holder that names none of these scopes gets the counters that count by none of them.
+// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
+// would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
+// scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
 	s.attrs.text = [attrCount]string{
-		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey, attrTier: of.Tier,
+		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey,
+		attrTier: of.Tier,
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	s.attrs.setClient()
@@ -83,7 +86,7 @@ func (h *holders) addRule(r *compiledRule, p *pattern) {
 	h.addLimits(r, string(h.match.scratch.key))
 }
 
-// lack notes a rule whose counters cannot be told, once.
+// lack records, once, a rule whose counters cannot be listed.
 func (h *holders) lack(r *compiledRule, lacks Scope) {
 	rule := r.limits[0].effect.Rule
 	if h.seen["lacks "+rule] {
@@ -104,12 +107,12 @@ func (h *holders) addLimits(r *compiledRule, head string) {
 		if r.penalty != nil {
 			c.Penalty, c.PenaltyKey = r.penalty, head+r.penaltyTail
 		}
-		h.add(l.effect, c)
+		h.addCounter(l.effect, c)
 	}
 }
 
-// add adds a counter, once.
-func (h *holders) add(e *Effect, c limit.Charge) {
+// addCounter adds a counter, once.
+func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	if !h.seen[c.Key] {
 		h.seen[c.Key] = true
 		h.found = append(h.found, Counter{e, c})
@@ -143,11 +146,12 @@ func (h *holders) addGate() {
 	g := h.domain.gate
 	h.domain.appendRuleHead(&h.match.scratch, &g.rule, nil)
 	head := string(h.match.scratch.key)
-	h.add(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty, PenaltyKey: head + g.record})
+	h.addCounter(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty,
+		PenaltyKey: head + g.record})
 }
 
-// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes that their keys stand
-// for. with says that one of them stands for who asks.
+// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes
+// that their keys mean; with: one of them names who asks.
 func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	children := slices.Collect(maps.Values(n.exact))
 	children = slices.AppendSeq(children, maps.Values(n.bare))
@@ -167,7 +171,7 @@ func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	}
 }
 
-// entryOf is the entry by which the holder meets a node, whether it stands for who asks, and whether it is given.
+// entryOf is the entry by which the holder meets a node, whether it names who asks, and whether it is given.
 func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 	if n.value != "" {
 		return Entry{n.key, n.value}, false, true
@@ -182,7 +186,7 @@ func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 
 // addLeaf adds the counters of a node.
 func (h *holders) addLeaf(n *node, entries []Entry) {
-	if h.domain.tree.find(entries) != n {
+	if h.domain.tree.descend(entries) != n {
 		return
 	}
 	s := &h.match.scratch
@@ -191,7 +195,8 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 	for i := range n.limits {
 		l := &n.limits[i]
 		if !l.unlimited {
-			h.add(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1, Op: limit.Peek})
+			h.addCounter(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1,
+				Op: limit.Peek})
 		}
 	}
 }
@@ -200,7 +205,8 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 func (s *Set) CounterOf(key string) (domain string, c Counter, found bool) {
 	longest := 0
 	for name, d := range s.domains {
-		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) || !strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
+		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) ||
+			!strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
 			continue
 		}
 		d.tails(func(tail, penalty string, r *Effect, l limit.Limit, p *limit.Penalty) {

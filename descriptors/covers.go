@@ -55,7 +55,7 @@ func (x *index) contain(outer, inner []int32) bool {
 }
 
 // covers reports whether p surely matches every path that other matches. The * of the other is a byte that only a * can
-// match, so whatever stands for it later is matched as well; only ** matches what ** does.
+// match, so that * also matches every later form of it; only ** matches what ** does.
 func (p *pattern) covers(other *pattern) bool {
 	if p == other || p.text == other.text {
 		return true
@@ -93,16 +93,16 @@ func coversSegment(wide, narrow string) bool {
 	return parseGlob(wide).match(narrow)
 }
 
-// asked fills f with terms under which everything that covers b is filed: the patterns that may cover its pattern, and of
-// each other kind of condition one value that all of them must have.
+// asked fills f with terms under which everything that covers b is filed: the patterns that may cover its pattern, and
+// of each other kind of condition one value that all of them must have.
 func (x *index) asked(f *facts, b *candidate) {
 	f.reset(int(x.count))
 	if b.pattern != nil {
-		x.patterns.find(&f.walk, b.pattern.text)
+		x.patterns.match(&f.walk, b.pattern.text)
 		for _, p := range f.walk.found {
-			f.add(p.term)
+			f.addFact(p.term)
 		}
-		f.add(b.pattern.term)
+		f.addFact(b.pattern.term)
 	}
 	for d := dimEndpoint + 1; d < dimensions; d++ {
 		switch {
@@ -111,10 +111,10 @@ func (x *index) asked(f *facts, b *candidate) {
 			x.gatherNetworks(f, x.prefixes[b.asks[d][0]])
 		case d == dimEntry:
 			for _, id := range b.asks[d] {
-				f.add(id)
+				f.addFact(id)
 			}
 		default:
-			f.add(b.asks[d][0])
+			f.addFact(b.asks[d][0])
 		}
 	}
 }

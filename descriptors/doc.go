@@ -1,3 +1,3 @@
-// Package descriptors says what is being limited: descriptors and attributes, rules over scopes, key encoding, and the
+// Package descriptors holds what is being limited: descriptors and attributes, rules over scopes, key encoding, and the
 // compiled Match from a request to its charges. It takes plain structs, not YAML.
 package descriptors

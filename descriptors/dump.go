@@ -11,16 +11,17 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// origin is what an effect was compiled from: a rule or a node of a tree, with the limit; an account has the limit alone.
+// origin is what an effect was compiled from: a rule or a node of a tree, with the limit; an account has the limit
+// alone.
 type origin struct {
 	rule  *Rule
 	node  *Node
 	limit *Limit
 }
 
-// Dump writes all that the domains hold, one line each: the domain's own settings, then its limits, blocks, allows, accounts
-// and costs, sorted. A limit's line begins in the form of the reference server's /rlconfig page. A rule's path is its metric:
-// "rule", its name, and its limit where it has several.
+// Dump writes all that the domains hold, one line each: the domain's own settings, then its limits, blocks, allows,
+// accounts and costs, sorted. A limit's line begins in the form of the reference server's /rlconfig page. A rule's path
+// is its metric: "rule", its name, and its limit where it has several.
 func (s *Set) Dump(w io.Writer) {
 	out := bufio.NewWriter(w)
 	for _, name := range s.Domains() {
@@ -53,7 +54,8 @@ func (d *CompiledDomain) lines() []string {
 		}
 	}
 	for i := range d.written.Costs {
-		lines = append(lines, fmt.Sprintf("cost.%d: %s", i+1, strings.TrimPrefix(string(appendFields(nil, &d.written.Costs[i])), ", ")))
+		lines = append(lines,
+			fmt.Sprintf("cost.%d: %s", i+1, strings.TrimPrefix(string(appendFields(nil, &d.written.Costs[i])), ", ")))
 	}
 	lines = appendTiers(lines, accountUser, d.written.Users)
 	lines = appendTiers(lines, accountTenant, d.written.Tenants)

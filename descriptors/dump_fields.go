@@ -13,17 +13,27 @@ import (
 	"unicode"
 )
 
-// appendFields appends the fields of a struct that have a value, each as ", name: value" in the words of the rule file, but
-// positions and those that are left out. It goes by the types alone, so that a new field is shown as well.
-func appendFields(b []byte, of any, without ...string) []byte {
+// Field is a field of a part of the rules, in the words of the rule file.
+type Field struct{ Name, Text string }
+
+// Fields are the fields of a struct that have a value, but positions and those that are left out. It goes by the types
+// alone, so that a new field is there as well.
+func Fields(of any, without ...string) (all []Field) {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if field.Type == reflect.TypeFor[Pos]() || v.Field(i).IsZero() || slices.Contains(without, field.Name) {
 			continue
 		}
-		b = append(b, ", "+keyOf(field.Name)+": "...)
-		b = append(b, fieldValue(field.Name, v.Field(i))...)
+		all = append(all, Field{keyOf(field.Name), fieldValue(field.Name, v.Field(i))})
+	}
+	return all
+}
+
+// appendFields appends Fields, each as ", name: value".
+func appendFields(b []byte, of any, without ...string) []byte {
+	for _, f := range Fields(of, without...) {
+		b = append(b, ", "+f.Name+": "+f.Text...)
 	}
 	return b
 }
@@ -42,8 +52,8 @@ func keyOf(name string) string {
 	return b.String()
 }
 
-// fieldValue writes the value of a field. What may differ from one machine to the next, or is secret, is left out of where
-// a key set is and of the digest of a key.
+// fieldValue writes the value of a field. What may differ from one machine to the next, or is secret, is left out of
+// where a key set is and of the digest of a key.
 func fieldValue(name string, v reflect.Value) string {
 	switch {
 	case name == "JWKS":

@@ -10,25 +10,31 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 // everything is a domain with one of each thing that a rule file can hold.
 func everything() *Domain {
-	bucket := Limit{Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 5, Burst: 5, Window: time.Minute}, Unit: Minute, Multiplier: 1}
+	bucket := Limit{Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 5, Burst: 5, Window: time.Minute},
+		Unit: Minute, Multiplier: 1}
 	return &Domain{
-		Name:     "shop",
-		Identity: &identity.Config{Issuers: []identity.Issuer{{}}, Keys: identity.KeysConfig{Keys: []identity.Key{{ID: "k"}}}},
-		Costs:    []Cost{{Cost: 1}},
+		Name: "shop",
+		Identity: &identity.Config{Issuers: []identity.Issuer{{}},
+			Keys: identity.KeysConfig{Keys: []identity.Key{{ID: "k"}}}},
+		Costs: []Cost{{Cost: 1}},
 		Rules: []Rule{{
-			Name: "r", HasScope: true, Limits: []Limit{bucket}, Response: &Response{Headers: []Header{{"x-a", "b"}}}, Penalty: &Penalty{Multipliers: []int{1}},
-			Match: Conditions{Endpoints: []Pattern{{Text: "/a"}}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+			Name: "r", HasScope: true, Limits: []Limit{bucket}, Response: &Response{Headers: []Header{{"x-a", "b"}}},
+			Penalty: &Penalty{Multipliers: []int{1}},
+			Match: Conditions{Endpoints: []Pattern{{Text: "/a"}},
+				CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 		}},
 		Users:   []Account{{Name: "alice", Tier: "pro", Limits: []Limit{bucket}}},
 		Tenants: []Account{{Name: "acme", Tier: "pro", Limits: []Limit{bucket}}},
 		Keys:    []Account{{Name: "ci", Limits: []Limit{bucket}}},
 		Tree: []Node{
-			{Key: "a", Limits: []Limit{{Limit: bucket.Limit, Unit: Minute, Multiplier: 1, Replaces: []Replaced{{Name: "o"}}}}},
+			{Key: "a",
+				Limits: []Limit{{Limit: bucket.Limit, Unit: Minute, Multiplier: 1, Replaces: []Replaced{{Name: "o"}}}}},
 			{Key: "exempt"},
 		},
 	}
@@ -59,7 +65,8 @@ func TestEveryFieldIsDumped(t *testing.T) {
 
 func dumpOf(d *Domain) string {
 	var out strings.Builder
-	(&Set{domains: map[string]*CompiledDomain{d.Name: compileDomain(d, Options{Now: time.Now}, newKeyer(nil))}}).Dump(&out)
+	(&Set{domains: map[string]*CompiledDomain{d.Name: compileDomain(d, Options{Now: time.Now}, keys.NewWriter(nil))}}).Dump(
+		&out)
 	return out.String()
 }
 
@@ -69,7 +76,7 @@ type leaf struct {
 	value reflect.Value
 }
 
-// leaves returns all fields below a value that have no fields themselves.
+// leaves returns all fields below a value that are not groups of fields.
 func leaves(path string, v reflect.Value) (all []leaf) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -20,7 +20,7 @@ const maxPattern = 1024 // bytes
 type pattern struct {
 	text     string // in its normal form
 	class    patternClass
-	literals int // bytes that are no *
+	literals int // bytes other than *
 	term     int32
 }
 
@@ -32,7 +32,8 @@ func parsePattern(text string) (*pattern, error) {
 	}
 	normal, ok := NormalizePath(text)
 	if !ok {
-		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL, or a dot segment that servers read in different ways: write the path that it leads to")
+		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL, or a dot segment that servers read " +
+			"in different ways: write the path that it leads to")
 	}
 	segments, err := patternSegments(normal)
 	if err != nil {
@@ -60,13 +61,16 @@ func checkPattern(text string) error {
 		return errors.New("an endpoint pattern is longer than 1024 bytes: shorten it with * or **")
 	}
 	if strings.ContainsAny(text, "?#") {
-		return errors.New("endpoint pattern " + quote(text) + " has a query or fragment, which never count: leave it out")
+		return errors.New("endpoint pattern " + quote(text) +
+			" has a query or fragment, which never count: leave it out")
 	}
 	if hasBadPercent(text) {
-		return errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: write a percent sign as %25")
+		return errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: " +
+			"write a percent sign as %25")
 	}
 	if strings.Contains(strings.ToUpper(text), "%2A") {
-		return errors.New("endpoint pattern " + quote(text) + " has an escaped star, and a star always stands for other text: write * in its place")
+		return errors.New("endpoint pattern " + quote(text) + " has an escaped star, and a star always stands for " +
+			"other text: write * in its place")
 	}
 	return nil
 }
@@ -80,7 +84,7 @@ func hasBadPercent(text string) bool {
 	return false
 }
 
-// patternSegments splits a normal pattern so that ** stands alone. Two ** in a row are one.
+// patternSegments splits a normal pattern so that ** is a segment of its own. Two ** in a row are one.
 func patternSegments(normal string) ([]string, error) {
 	if normal == "/" {
 		return nil, nil
@@ -89,7 +93,8 @@ func patternSegments(normal string) ([]string, error) {
 	for _, segment := range strings.Split(normal[1:], "/") {
 		parts, ok := splitDeep(segment)
 		if !ok {
-			return nil, errors.New("endpoint pattern " + quote(normal) + " has ** inside a segment: write it as a segment of its own, as in /a/**/b")
+			return nil, errors.New("endpoint pattern " + quote(normal) + " has ** inside a segment: write it as a " +
+				"segment of its own, as in /a/**/b")
 		}
 		for _, part := range parts {
 			if part == "**" && len(out) > 0 && out[len(out)-1] == "**" {
@@ -136,8 +141,8 @@ type patterns struct {
 	root   segmentNode
 }
 
-// add files a pattern, or returns the one with the same text.
-func (ps *patterns) add(p *pattern) *pattern {
+// intern files a pattern, or returns the one with the same text.
+func (ps *patterns) intern(p *pattern) *pattern {
 	if known := ps.byText[p.text]; known != nil {
 		return known
 	}
@@ -184,9 +189,9 @@ type pathWalk struct {
 	found     []*pattern
 }
 
-// find fills w.found with the patterns that match the path. All branches are walked side by side, so the time is the
-// number of segments times the nodes alive at once, whatever the patterns.
-func (ps *patterns) find(w *pathWalk, path string) {
+// match fills w.found with the patterns that match the path. All branches are walked side by side, so the time is the
+// number of segments times the nodes alive at once, for any patterns.
+func (ps *patterns) match(w *pathWalk, path string) {
 	w.now, w.deep, w.found, w.open = w.now[:0], w.deep[:0], w.found[:0], false
 	if p := ps.exact[path]; p != nil {
 		w.found = append(w.found, p)
@@ -231,7 +236,7 @@ func (w *pathWalk) follow(node *segmentNode, segment string) {
 	w.next = node.globs.appendMatches(w.next, segment)
 }
 
-// enterDeep enters the ** below a node, once: a pattern that ends in it matches whatever follows, also nothing.
+// enterDeep enters the ** below a node, once: a pattern that ends in it matches any rest, also an empty one.
 func (w *pathWalk) enterDeep(node *segmentNode) {
 	deep := node.deep
 	if deep == nil {

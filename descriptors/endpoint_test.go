@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestParsePattern(t *testing.T) {
@@ -13,9 +15,12 @@ func TestParsePattern(t *testing.T) {
 		in, want string
 		class    patternClass
 	}{
-		{"/a", "/a", exactPattern}, {"a/", "/a", exactPattern}, {"/", "/", exactPattern}, {"//a/./b", "/a/b", exactPattern},
-		{"/a*", "/a*", starPattern}, {"/*/b", "/*/b", starPattern}, {"/a/**", "/a/**", deepPattern}, {"/**/b*", "/**/b*", deepPattern},
-		{"/a/**/**", "/a/**", deepPattern}, {"/a**", "/a*/**", deepPattern}, {"/f/**.json", "/f/**/*.json", deepPattern}, {"/***", "/**", deepPattern},
+		{"/a", "/a", exactPattern}, {"a/", "/a", exactPattern}, {"/", "/", exactPattern},
+		{"//a/./b", "/a/b", exactPattern},
+		{"/a*", "/a*", starPattern}, {"/*/b", "/*/b", starPattern}, {"/a/**", "/a/**", deepPattern},
+		{"/**/b*", "/**/b*", deepPattern},
+		{"/a/**/**", "/a/**", deepPattern}, {"/a**", "/a*/**", deepPattern},
+		{"/f/**.json", "/f/**/*.json", deepPattern}, {"/***", "/**", deepPattern},
 	} {
 		p, err := parsePattern(c.in)
 		if err != nil || p.text != c.want || p.class != c.class {
@@ -29,7 +34,7 @@ func TestParsePattern(t *testing.T) {
 	}
 }
 
-// matchNaive says what a pattern matches, slowly and by definition.
+// matchNaive returns what a pattern matches, slowly and by definition.
 func matchNaive(pattern, path []string) bool {
 	if len(pattern) == 0 {
 		return len(path) == 0
@@ -72,11 +77,8 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 			for range r.IntN(5) {
 				segments = append(segments, words[r.IntN(len(words))])
 			}
-			p, err := parsePattern("/" + strings.Join(segments, "/"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ps.add(p) == p {
+			p := must.Get(parsePattern("/" + strings.Join(segments, "/")))(t)
+			if ps.intern(p) == p {
 				all = append(all, p)
 			}
 		}
@@ -87,7 +89,7 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 				segments = append(segments, []string{"a", "b", "ab", "aab", "ba"}[r.IntN(5)])
 			}
 			path := "/" + strings.Join(segments, "/")
-			ps.find(&w, path)
+			ps.match(&w, path)
 			for _, p := range all {
 				want := matchNaive(segmentsOf(p.text), segmentsOf(path))
 				if got := slices.Contains(w.found, p); got != want {
@@ -101,21 +103,18 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 	}
 }
 
-// TestHostilePathIsFast: a path that makes naive matchers try every split takes no time that matters. An exponential or cubic
-// walk would take hours, which is longer than a test may run.
+// TestHostilePathIsFast: a path that makes naive matchers try every split takes no time that matters. An exponential or
+// cubic walk would take hours, which is longer than a test may run.
 func TestHostilePathIsFast(t *testing.T) {
 	var ps patterns
 	for _, text := range []string{"/**/a/**/a/**/a/**/a/**/b", "/**/*a*a*a*a*a*b", "/*a*a*a*a*a*a*a*b/**"} {
-		p, err := parsePattern(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps.add(p)
+		p := must.Get(parsePattern(text))(t)
+		ps.intern(p)
 	}
 	start := time.Now()
 	var w pathWalk
-	ps.find(&w, strings.Repeat("/a", 30<<10))
-	ps.find(&w, "/"+strings.Repeat("a", 60<<10))
+	ps.match(&w, strings.Repeat("/a", 30<<10))
+	ps.match(&w, "/"+strings.Repeat("a", 60<<10))
 	t.Logf("took %v", time.Since(start))
 	if len(w.found) != 0 {
 		t.Errorf("found %d patterns, want none", len(w.found))

@@ -16,7 +16,8 @@ type Attribute struct {
 	Descriptor  int // that supplied it; -1: none, it comes from the evidence or from the rules
 }
 
-// Considered is one rule, node of a tree, row of the cost table, or own limits of an identity, whose conditions the request meets.
+// Considered is one rule, node of a tree, row of the cost table, or own limits of an identity, whose conditions the
+// request meets.
 type Considered struct {
 	What       string // rule, node, cost, own or record
 	Name       string
@@ -32,8 +33,8 @@ type Considered struct {
 	Because    string // the comparison that decided: what the winner has
 }
 
-// Explain tells how a request came to its match, which Match has just filled. It uses the memory of m and leaves what m found. What it
-// compares is what Match compares, so it says the same.
+// Explain describes how a request came to its match, which Match has just filled. It uses the memory of m and leaves
+// what m found. What it compares is what Match compares, so the two agree.
 func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
 	x := &Explanation{Factor: 1}
 	if req.Subject == nil {
@@ -146,7 +147,8 @@ func (d *CompiledDomain) explainOwn(req *Request, s *scratch, x *Explanation, re
 			continue
 		}
 		effect := own.limits[0].effect
-		one := Considered{What: "own", Name: effect.Rule + " " + effect.Account, Scope: g.scope.String(), Reading: reading, Descriptor: -1}
+		one := Considered{What: "own", Name: effect.Rule + " " + effect.Account, Scope: g.scope.String(),
+			Reading: reading, Descriptor: -1}
 		if effect.from.limit != nil {
 			one.At = effect.from.limit.Pos
 		}
@@ -170,7 +172,8 @@ func (x *Explanation) displace(best *candidate, reading string, by *Considered) 
 	})
 	if at >= 0 {
 		x.Considered[at].Won = false
-		x.Considered[at].BeatenBy, x.Considered[at].BeatenAt, x.Considered[at].Because = by.Name, by.At, "is the identity's own, and the rule names no more than a tier"
+		x.Considered[at].BeatenBy, x.Considered[at].BeatenAt, x.Considered[at].Because = by.Name, by.At,
+			"is the identity's own, and the rule names no more than a tier"
 	}
 }
 
@@ -201,16 +204,16 @@ func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
 		if r == nil {
 			continue
 		}
-		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind, Descriptor: -1, Pattern: r.Name}
+		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind.String(), Descriptor: -1, Pattern: r.Name}
 		if r.Blocked && r.holds(d.index.now()) {
 			one.Action = Block.String()
 			one.Won = d.recordBlock(req) == r.in(d).block
 		} else {
-			one.Won = r.says()
+			one.Won = r.isMore()
 		}
 		x.Considered = append(x.Considered, one)
 	}
 }
 
-// says reports whether the record holds something besides a block.
-func (r *Record) says() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }
+// isMore reports whether the record holds something besides a block.
+func (r *Record) isMore() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }

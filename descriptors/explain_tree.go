@@ -8,7 +8,8 @@ func (d *CompiledDomain) explainTrees(req *Request, x *Explanation) {
 		descriptor := &req.Descriptors[i]
 		if descriptor.Override != nil {
 			if _, ok := descriptor.Override.window(); ok {
-				x.Considered = append(x.Considered, Considered{What: "node", Name: RuleOverride, Scope: ScopeDescriptor, Descriptor: i, Won: true})
+				x.Considered = append(x.Considered, Considered{What: "node", Name: RuleOverride, Scope: ScopeDescriptor,
+					Descriptor: i, Won: true})
 				continue
 			}
 		}
@@ -16,14 +17,16 @@ func (d *CompiledDomain) explainTrees(req *Request, x *Explanation) {
 	}
 }
 
-// explainDescriptor walks down the tree as find does. The last node wins if it is the end of the descriptor and has limits.
+// explainDescriptor walks down the tree as find does. The last node wins if it is the end of the descriptor and has
+// limits.
 func (d *CompiledDomain) explainDescriptor(entries []Entry, descriptor int, x *Explanation) {
 	n := &d.tree
 	for level, e := range entries {
 		next := n.next(e)
 		if next == nil {
 			if level > 0 {
-				x.Considered[len(x.Considered)-1].Because = "no node below it matches entry " + strconv.Itoa(level+1) + " of the descriptor"
+				x.Considered[len(x.Considered)-1].Because = "no node below it matches entry " + strconv.Itoa(level+1) +
+					" of the descriptor"
 			}
 			return
 		}

@@ -10,9 +10,9 @@ type held struct {
 	reading int      // where the endpoint is part of the key and readings count one by one
 }
 
-// chooseByReadings chooses for a path that servers may read in different ways. What restricts applies if one reading
-// meets it: the first block, the rules that win under any reading, the highest cost. An allow applies if every reading
-// meets one.
+// chooseByReadings chooses for a path that servers may read in different ways. What restricts applies if it matches
+// under any reading: the first block, the rules that win under any reading, the highest cost. An allow applies only if
+// some allow matches under every reading.
 func (d *CompiledDomain) chooseByReadings(req *Request, s *scratch) {
 	s.held = s.held[:0]
 	var block, allow, cost *candidate

@@ -2,7 +2,7 @@ package descriptors
 
 import "strings"
 
-// glob is a text in which each * stands for any number of bytes. Matching takes time linear in the text.
+// glob is a text in which each * means any number of bytes. Matching takes time linear in the text.
 type glob struct {
 	prefix, suffix string   // before the first and after the last *
 	middle         []string // between them, none empty
@@ -30,7 +30,7 @@ func (g glob) match(text string) bool {
 	return g.matchMiddle(text[len(g.prefix) : len(text)-len(g.suffix)])
 }
 
-// matchMiddle takes the leftmost place for each part: whatever a later place could match, this one can as well.
+// matchMiddle takes the leftmost place for each part: all that a later place could match, this one can as well.
 func (g glob) matchMiddle(text string) bool {
 	for _, part := range g.middle {
 		i := strings.Index(text, part)
@@ -42,7 +42,7 @@ func (g glob) matchMiddle(text string) bool {
 	return true
 }
 
-// affix is what a glob says about both ends of a text.
+// affix is what a glob demands of both ends of a text.
 type affix struct{ prefix, suffix string }
 
 // affixes finds, among many globs, those that match a text without trying each: globs are filed under their two ends,

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var update = flag.Bool("update", false, "write what the golden cases come to into their files")
@@ -26,10 +27,7 @@ func TestGolden(t *testing.T) {
 	}
 	cases, doors := 0, map[string]int{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		var out []string
 		for _, block := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
@@ -47,9 +45,7 @@ func TestGolden(t *testing.T) {
 			}
 		}
 		if *update {
-			if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644))
 		}
 	}
 	if cases < 140 {
@@ -121,7 +117,8 @@ func runRequest(t *testing.T, set *Set, m *Match, words []string) []string {
 	return authz
 }
 
-var opNames = map[limit.Op]string{limit.Spend: "spend", limit.Peek: "peek", limit.Refund: "refund", limit.Debit: "debit"}
+var opNames = map[limit.Op]string{limit.Spend: "spend", limit.Peek: "peek", limit.Refund: "refund",
+	limit.Debit: "debit"}
 
 // describe writes down a match, one line for each part of it.
 func describe(m *Match) []string {
@@ -152,7 +149,8 @@ func describe(m *Match) []string {
 }
 
 func describeCharge(c limit.Charge, term Term) string {
-	text := fmt.Sprintf("%s on %d: %s %d of %d/%s", c.Key, term.Descriptor, opNames[c.Op], c.Cost, c.Limit.Count, c.Limit.Window)
+	text := fmt.Sprintf("%s on %d: %s %d of %d/%s", c.Key, term.Descriptor, opNames[c.Op], c.Cost, c.Limit.Count,
+		c.Limit.Window)
 	if c.Limit.Algorithm == limit.TokenBucket && c.Limit.Burst != c.Limit.Count {
 		text += fmt.Sprintf(" burst %d", c.Limit.Burst)
 	}
@@ -165,7 +163,8 @@ func describeCharge(c limit.Charge, term Term) string {
 		text += fmt.Sprintf(" waits %s", c.MaxWait)
 	}
 	if c.Penalty != nil {
-		text += fmt.Sprintf(" penalty %d in %s: %s %s", c.Penalty.Threshold, c.Penalty.Window, c.Penalty.CoolDown, c.PenaltyKey)
+		text += fmt.Sprintf(" penalty %d in %s: %s %s", c.Penalty.Threshold, c.Penalty.Window, c.Penalty.CoolDown,
+			c.PenaltyKey)
 	}
 	if term.Effect.Dynamic {
 		text += " metric " + strings.Join(term.Metric, ".")

@@ -21,7 +21,7 @@ type candidate struct {
 }
 
 // index finds the most specific candidate of each group. It is built so that a request looks only at candidates of
-// which it already meets one condition, the one that the fewest others share.
+// which one condition holds already: the one that the fewest others share.
 type index struct {
 	terms
 	groups []group

@@ -23,7 +23,8 @@ func pick(r *rand.Rand, n int, words ...string) []string {
 }
 
 func randomRule(r *rand.Rand, i int) Rule {
-	rule := Rule{Name: fmt.Sprintf("r%d", i), Scope: ScopeUser, HasScope: true, Priority: 100 + r.IntN(2), Limits: oneLimit}
+	rule := Rule{Name: fmt.Sprintf("r%d", i), Scope: ScopeUser, HasScope: true, Priority: 100 + r.IntN(2),
+		Limits: oneLimit}
 	for _, text := range pick(r, 2, "/a", "/a/b", "/*", "/a/*", "/**", "/a/**", "/*/b") {
 		rule.Match.Endpoints = append(rule.Match.Endpoints, Pattern{Text: text})
 	}
@@ -43,10 +44,12 @@ func randomRule(r *rand.Rand, i int) Rule {
 	return rule
 }
 
-// applies says whether a rule's conditions hold, by their definition, and by which pattern it matched best.
+// applies reports whether a rule's conditions hold, by their definition, and by which pattern it matched best.
 func applies(m *Conditions, a map[string]string) (*pattern, bool) {
 	one := func(list []string, value string) bool {
-		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, value) && value != "" })
+		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool {
+			return strings.EqualFold(s, value) && value != ""
+		})
 	}
 	if !one(m.Methods, a["method"]) || !one(m.Users, a["user"]) || !one(m.Tiers, a["tier"]) {
 		return nil, false
@@ -56,7 +59,9 @@ func applies(m *Conditions, a map[string]string) (*pattern, bool) {
 			return nil, false
 		}
 	}
-	if len(m.CIDRs) > 0 && !slices.ContainsFunc(m.CIDRs, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a["remote_address"])) }) {
+	if len(m.CIDRs) > 0 && !slices.ContainsFunc(m.CIDRs, func(p netip.Prefix) bool {
+		return p.Contains(netip.MustParseAddr(a["remote_address"]))
+	}) {
 		return nil, false
 	}
 	var best *pattern
@@ -81,7 +86,8 @@ func winnerNaive(rules []Rule, a map[string]string) string {
 		}
 		c := &candidate{pattern: p, rule: &compiledRule{tier: len(m.Tiers) > 0, priority: rules[i].Priority}}
 		for d, given := range map[dimension]int{
-			dimMethod: len(m.Methods), dimUser: len(m.Users), dimTenant: len(m.Tenants), dimNetwork: len(m.CIDRs), dimEntry: len(m.Entries),
+			dimMethod: len(m.Methods), dimUser: len(m.Users), dimTenant: len(m.Tenants), dimNetwork: len(m.CIDRs),
+			dimEntry: len(m.Entries),
 		} {
 			c.asks[d] = make([]int32, given)
 		}
@@ -92,7 +98,8 @@ func winnerNaive(rules []Rule, a map[string]string) string {
 	return name
 }
 
-// TestIndexAgainstEveryRule holds the index against trying every rule, and that no rule wins which a warning calls displaced.
+// TestIndexAgainstEveryRule holds the index against trying every rule, and that no rule wins which a warning calls
+// displaced.
 func TestIndexAgainstEveryRule(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	reported := 0
@@ -111,8 +118,10 @@ func TestIndexAgainstEveryRule(t *testing.T) {
 		for range 50 {
 			a := map[string]string{
 				"user": []string{"u1", "u2", "u4"}[r.IntN(3)], "method": []string{"GET", "POST"}[r.IntN(2)],
-				"tier": []string{"", "gold", "free"}[r.IntN(3)], "x": []string{"", "1", "2"}[r.IntN(3)], "y": []string{"", "1"}[r.IntN(2)],
-				"path": []string{"/", "/a", "/a/b", "/a/c", "/x/b", "/a/b/c"}[r.IntN(6)], "remote_address": []string{"10.1.2.3", "10.2.0.1", "192.0.2.1", "2001:db8::1"}[r.IntN(4)],
+				"tier": []string{"", "gold", "free"}[r.IntN(3)], "x": []string{"", "1", "2"}[r.IntN(3)],
+				"y":              []string{"", "1"}[r.IntN(2)],
+				"path":           []string{"/", "/a", "/a/b", "/a/c", "/x/b", "/a/b/c"}[r.IntN(6)],
+				"remote_address": []string{"10.1.2.3", "10.2.0.1", "192.0.2.1", "2001:db8::1"}[r.IntN(4)],
 			}
 			req := &Request{Domain: "shop", Descriptors: []Descriptor{{}}}
 			for key, value := range a {
@@ -140,7 +149,8 @@ func TestIndexAgainstEveryRule(t *testing.T) {
 func manyRules(n int) Domain {
 	d := Domain{Name: "shop"}
 	add := func(r Rule) {
-		r.Name, r.Scope, r.HasScope, r.Limits, r.Priority = fmt.Sprintf("r%d", len(d.Rules)), ScopeUser, true, oneLimit, 100
+		r.Name, r.Scope, r.HasScope, r.Limits, r.Priority = fmt.Sprintf("r%d", len(d.Rules)), ScopeUser, true, oneLimit,
+			100
 		d.Rules = append(d.Rules, r)
 	}
 	at := func(format string, i int) []Pattern { return []Pattern{{Text: fmt.Sprintf(format, i)}} }
@@ -157,7 +167,10 @@ func manyRules(n int) Domain {
 		case 4:
 			add(Rule{Match: Conditions{Tiers: []string{fmt.Sprintf("t%d", i)}}})
 		case 5:
-			add(Rule{Match: Conditions{CIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)}}})
+			add(Rule{
+				Match: Conditions{
+					CIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}),
+						24)}}})
 		case 6:
 			add(Rule{Match: Conditions{Entries: map[string]string{"plan": fmt.Sprint(i)}, Methods: []string{"GET"}}})
 		case 7:
@@ -171,7 +184,8 @@ func manyRules(n int) Domain {
 
 func manyRequest() *Request {
 	return &Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{
-		{"user", "alice"}, {"path", "/api/v1/orders"}, {"method", "GET"}, {"remote_address", "192.0.2.1"}, {"tenant", "acme"}, {"tier", "gold"},
+		{"user", "alice"}, {"path", "/api/v1/orders"}, {"method", "GET"}, {"remote_address", "192.0.2.1"},
+		{"tenant", "acme"}, {"tier", "gold"},
 	}}}}
 }
 

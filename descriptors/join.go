@@ -2,8 +2,8 @@ package descriptors
 
 import "maps"
 
-// With returns a set with the domains of both. Where both have a domain it is over's, and hidden holds a problem that names the place
-// of the other one. Either may be nil.
+// With returns a set with the domains of both. Where both have a domain it is over's, and hidden holds a problem that
+// names the place of the other one. Either may be nil.
 func (s *Set) With(over *Set) (joined *Set, hidden []Problem) {
 	joined = &Set{domains: map[string]*CompiledDomain{}}
 	if s != nil {
@@ -16,7 +16,8 @@ func (s *Set) With(over *Set) (joined *Set, hidden []Problem) {
 		if below := joined.domains[name]; below != nil {
 			hidden = append(hidden, Problem{
 				Pos: below.written.Pos, Warning: true,
-				Text: "domain " + quote(name) + " is not used: " + over.domains[name].written.Pos.File + " has a domain of that name; rename or remove this one",
+				Text: "domain " + quote(name) + " is not used: " + over.domains[name].written.Pos.File +
+					" has a domain of that name; rename or remove this one",
 			})
 		}
 		joined.domains[name] = over.domains[name]

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -30,8 +31,8 @@ func keyMakers() []keyMaker {
 }
 
 func domainKeyMakers(secret string, coLocate bool) []keyMaker {
-	d := &CompiledDomain{keys: newKeyer([]byte(secret))}
-	d.head, d.seal = keyHead("", "shop", coLocate)
+	d := &CompiledDomain{naming: naming{keys: keys.NewWriter([]byte(secret))}}
+	d.head, d.seal = keys.Head("", "shop", coLocate)
 	kind := fmt.Sprintf(" secret %q co-located %t", secret, coLocate)
 	var s scratch
 	// A path of key patterns takes every entry as it comes, which is the widest a tree can be.
@@ -49,14 +50,15 @@ func domainKeyMakers(secret string, coLocate bool) []keyMaker {
 		{"scopes" + kind, func(b []byte, entries []Entry) []byte {
 			s.values = s.values[:0]
 			for _, e := range entries {
-				s.values = append(s.values, keyValue{text: e.Key}, keyValue{text: e.Value})
+				s.values = append(s.values, keys.Value{Text: e.Key}, keys.Value{Text: e.Value})
 			}
-			return append(d.keys.appendValues(append(b, d.head...), s.values), d.seal...)
+			return append(d.keys.AppendValues(append(b, d.head...), s.values), d.seal...)
 		}},
 	}
 }
 
-var keyAlphabet = []string{"_", ":", "{", "}", "\x00", "|", "%", "#", "/", "*", "~", "a", "1", "ä", "\xff", "%7C", "##", "a|b"}
+var keyAlphabet = []string{"_", ":", "{", "}", "\x00", "|", "%", "#", "/", "*", "~", "a", "1", "ä", "\xff", "%7C", "##",
+	"a|b"}
 
 func randomPart(r *rand.Rand) string {
 	switch r.IntN(12) {
@@ -105,7 +107,7 @@ func neighbour(r *rand.Rand, entries []Entry) []Entry {
 			out = append(out[:i], out[i+1:]...)
 		}
 	case 5:
-		out[i].Value = string(appendPart(nil, e.Value))
+		out[i].Value = string(keys.AppendPart(nil, e.Value))
 	case 6:
 		j := r.IntN(len(out))
 		out[i].Value, out[j].Value = out[j].Value, out[i].Value
@@ -155,7 +157,7 @@ func TestKeysHaveOneHashTag(t *testing.T) {
 			if strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 {
 				t.Fatalf("%s: %q has the key %q", maker.name, entries, key)
 			}
-			if len(key) > 2*maxSection {
+			if len(key) > 2*keys.MaxSection {
 				t.Fatalf("%s: a key of %d bytes", maker.name, len(key))
 			}
 		}
@@ -169,60 +171,17 @@ func TestManyEntriesMakeShortKeys(t *testing.T) {
 		entries[i] = Entry{"key", "value"}
 	}
 	d := &CompiledDomain{}
-	d.head, d.seal = keyHead("", "shop", false)
+	d.head, d.seal = keys.Head("", "shop", false)
 	var s scratch
 	d.appendTreeHead(&s, nil, entries)
 	long := string(s.key)
-	if len(long) > 2*maxSection {
+	if len(long) > 2*keys.MaxSection {
 		t.Fatalf("a key of %d bytes", len(long))
 	}
 	entries[49_999].Value = "other"
 	d.appendTreeHead(&s, nil, entries)
 	if string(s.key) == long {
 		t.Fatal("the last entry makes no difference")
-	}
-}
-
-// TestHashedSectionNeverMeetsHashedPart: a client that sends the text of a long section as one value gets another key.
-func TestHashedSectionNeverMeetsHashedPart(t *testing.T) {
-	var k keyer
-	parts := make([]keyValue, 20)
-	texts := make([]string, 20)
-	for i := range parts {
-		texts[i] = strings.Repeat("a", 40)
-		parts[i].text = texts[i]
-	}
-	section := string(k.appendValues(nil, parts))
-	part := string(k.appendValues(nil, []keyValue{{text: strings.Join(texts, "|")}}))
-	if section == part {
-		t.Errorf("20 values and one share %q", part)
-	}
-}
-
-// TestSharedNeverMeetsLiteral: what a client sends is never taken for the pattern that others share.
-func TestSharedNeverMeetsLiteral(t *testing.T) {
-	for _, secret := range []string{"", "secret"} {
-		k := newKeyer([]byte(secret))
-		shared := string(k.appendValues(nil, []keyValue{{text: "a*", shared: true}}))
-		for _, literal := range []string{"a*", "*a*", "*a%2A", "a%2A", "**"} {
-			if string(k.appendValues(nil, []keyValue{{text: literal}})) == shared {
-				t.Errorf("%q meets the shared a*, secret %q", literal, secret)
-			}
-		}
-	}
-}
-
-// TestLimitPart: names and places never meet.
-func TestLimitPart(t *testing.T) {
-	seen := map[string]bool{}
-	for _, name := range []string{"1", "01", "~1", "%1", "#1", "a", "a:b", "10", strings.Repeat("x", 65), "é"} {
-		seen[limitPart(name, 0)] = true
-	}
-	for place := range 12 {
-		seen[limitPart("", place)] = true
-	}
-	if len(seen) != 22 {
-		t.Errorf("%d different parts of 22: %v", len(seen), seen)
 	}
 }
 
@@ -265,7 +224,7 @@ func FuzzKey(f *testing.F) {
 // BenchmarkKey encodes the key of a rule by user and endpoint.
 func BenchmarkKey(b *testing.B) {
 	d := &CompiledDomain{}
-	d.head, d.seal = keyHead("", "shop", false)
+	d.head, d.seal = keys.Head("", "shop", false)
 	r := &compiledRule{scope: ScopeUser | ScopeEndpoint}
 	var s scratch
 	s.attrs.text[attrUser], s.attrs.text[attrEndpoint] = "alice@example.com", "/api/v1/orders"

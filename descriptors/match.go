@@ -9,6 +9,7 @@ import (
 
 // Request is what a door asks about. Its strings may hold any bytes.
 type Request struct {
+	Door        string // the name of the door that it came by
 	Domain      string
 	Descriptors []Descriptor
 	Hits        uint64 // of the whole request; 0 means 1
@@ -17,7 +18,8 @@ type Request struct {
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
 	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing
-	Subject  *Subject           // ext_authz: who asks for what, and Descriptors are not read; nil over RLS, whose descriptors say it
+	// ext_authz: who asks for what, and Descriptors are not read; nil over RLS, where the descriptors hold that
+	Subject *Subject
 }
 
 // Subject is what ext_authz knows about a request. Path, Method and Host are as Envoy sent them.
@@ -41,8 +43,8 @@ type Descriptor struct {
 // Entry is one key and value of a descriptor.
 type Entry struct{ Key, Value string }
 
-// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored; a window
-// beyond limit.MaxWindow is taken as that.
+// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored; a
+// window beyond limit.MaxWindow is taken as that.
 type Override struct {
 	Count      uint32
 	Unit       Unit
@@ -57,29 +59,46 @@ type Effect struct {
 	Unit       Unit         // in which Limit is reported
 	Multiplier uint32       // of Unit
 	Calendar   CalendarUnit // its windows are those of a calendar; 0: none
-	Scope      string       // what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or allow without one
-	Tree       bool         // stands in a descriptor tree, or is an override
-	Account    string       // the user, tenant or API key whose own limit it is; empty for rules and trees
-	Mode       limit.Mode
-	QuotaToo   bool // it is in shadow, and a quota as well: one that always has room
-	Action     Action
-	OnFailure  Failure
-	Reserve    int64 // tokens that a post-paid request takes in advance; 0: none
-	Response   *Response
-	Reason     string         // of a block
-	Until      time.Time      // of a block; zero: for ever
-	MaxDelay   time.Duration  // of a throttle
-	Penalty    *Penalty       // of a rule that has one
-	Metadata   map[string]any // never written to
-	Metric     []string       // the levels of the reference server's metric key
-	Dynamic    bool           // Metric depends on the request: see Term.Metric
-	class      uint32         // of its charges
-	lease      int64          // of its charges
-
-	from origin // what it was compiled from, for Dump
+	// what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or
+	// allow without one
+	Scope     string
+	Tree      bool   // is in a descriptor tree, or is an override
+	Account   string // the user, tenant or API key whose own limit it is; empty for rules and trees
+	Mode      limit.Mode
+	QuotaToo  bool // it is in shadow, and a quota as well: one that always has room
+	Action    Action
+	OnFailure Failure
+	Reserve   int64 // tokens that a post-paid request takes in advance; 0: none
+	Response  *Response
+	Measure
+	Metadata map[string]any // never written to
+	Metric   []string       // the levels of the reference server's metric key
+	Dynamic  bool           // Metric depends on the request: see Term.Metric
+	compiled
 }
 
-// Term says which Effect a charge came from and on which descriptor it reports.
+// Measure is what an action has besides a limit.
+type Measure struct {
+	Reason   string        // of a block
+	Until    time.Time     // of a block; zero: for ever
+	MaxDelay time.Duration // of a throttle
+	Penalty  *Penalty      // of a rule that has one
+}
+
+// compiled is what this room alone needs of an effect.
+type compiled struct {
+	class uint32 // of its charges
+	lease int64  // of its charges
+	from  origin // what it was compiled from, for Dump
+}
+
+// Shadow reports whether the limit is counted and never enforced.
+func (e *Effect) Shadow() bool { return e.Mode == limit.Shadow }
+
+// Quota reports whether the limit refuses only together with the other quotas of its request.
+func (e *Effect) Quota() bool { return e.Mode == limit.Quota }
+
+// Term is where a charge came from: its Effect, and the descriptor on which it reports.
 type Term struct {
 	Effect     *Effect
 	Descriptor int      // index into Request.Descriptors; -1: the request has none
@@ -95,9 +114,10 @@ type Match struct {
 	Unlimited []Term         // limits that matched and never refuse (`unlimited`)
 	Block     *Effect        // a block applies: refused, nothing is charged
 	Exempt    *Effect        // an allow applies: admitted, nothing is charged
-	LongPath  bool           // the path is long, and servers read it in different ways: it is not matched, and nothing is charged
-	BadLimits int            // overrides that could not be read
-	Gate      int            // the number, from 1, of the charge that asks about the domain's penalty; 0: none
+	// the path is long, and servers read it in different ways: it is not matched, and nothing is charged
+	LongPath  bool
+	BadLimits int // overrides that could not be read
+	Gate      int // the number, from 1, of the charge that asks about the domain's penalty; 0: none
 	Domain    *CompiledDomain
 	scratch   scratch
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// NormalizePath returns the form of a path in which all that can be decoded, cut or resolved is: without scheme, authority,
-// query, fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot segments and
-// without a trailing slash. A bad percent stands for itself. It returns false for a path that ext_authz refuses: one with a
-// NUL, or with dot segments that servers resolve at different times and so to different endpoints.
+// NormalizePath returns the form of a path in which all that can be decoded, cut or resolved is: without scheme,
+// authority, query, fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot
+// segments and without a trailing slash. A bad percent means itself. It returns false for a path that ext_authz
+// refuses: one with a NUL, or with dot segments that servers resolve at different times and so to different endpoints.
 func NormalizePath(path string) (string, bool) {
 	var r readings
-	normal := r.take(path)
+	normal := r.load(path)
 	return normal, !r.refused
 }
 
@@ -54,8 +54,8 @@ func isScheme(text string) bool {
 	return text != ""
 }
 
-// isNormalPath reports whether there is nothing to do, which is the common case and costs no memory. It may say false
-// for a normal path, never true for another.
+// isNormalPath reports whether there is nothing to do, which is the common case and costs no memory. It may return
+// false for a normal path, but never true for another.
 func isNormalPath(path string) bool {
 	if path == "/" {
 		return true
@@ -105,14 +105,14 @@ func cutPort(host string) string {
 		return host
 	}
 	if strings.IndexByte(host, ':') != i && host[0] != '[' {
-		return host // an IPv6 address without brackets has no port
+		return host // an IPv6 address without brackets comes without a port
 	}
 	return host[:i]
 }
 
-// ParseAddress reads an address, or a network as Envoy masks one, into the network that it stands for: all bits of an
-// address, the masked ones of a network. IPv4 in IPv6 is unmapped; a zone, and the port and the brackets of an address, are
-// dropped.
+// ParseAddress reads an address, or a network as Envoy masks one, into the network that it means: all bits of an
+// address, the masked ones of a network. IPv4 in IPv6 is unmapped; a zone, and the port and the brackets of an address,
+// are dropped.
 func ParseAddress(text string) (netip.Prefix, bool) {
 	if strings.IndexByte(text, '/') < 0 {
 		addr, err := parseHost(text)

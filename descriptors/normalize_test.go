@@ -84,7 +84,8 @@ func FuzzNormalizePath(f *testing.F) {
 			t.Fatalf("%q becomes %q", in, out)
 		}
 		for _, segment := range strings.Split(out[1:], "/") {
-			if segment == "." || segment == ".." || strings.ContainsAny(segment, ";\\") || ok && strings.Contains(segment, "\x00") {
+			if segment == "." || segment == ".." || strings.ContainsAny(segment, ";\\") ||
+				ok && strings.Contains(segment, "\x00") {
 				t.Fatalf("%q becomes %q", in, out)
 			}
 		}
@@ -99,7 +100,8 @@ func FuzzNormalizePath(f *testing.F) {
 
 func TestNormalizeHost(t *testing.T) {
 	for in, want := range map[string]string{
-		"": "", "Example.COM": "example.com", "example.com:8080": "example.com", "[::1]:80": "[::1]", "[::1]": "[::1]", "::1": "::1",
+		"": "", "Example.COM": "example.com", "example.com:8080": "example.com", "[::1]:80": "[::1]", "[::1]": "[::1]",
+		"::1":          "::1",
 		"example.com.": "example.com", "Example.com.:443": "example.com", ".": "",
 	} {
 		if got := NormalizeHost(in); got != want {
@@ -110,12 +112,16 @@ func TestNormalizeHost(t *testing.T) {
 
 func TestParseAddress(t *testing.T) {
 	for in, want := range map[string]string{
-		"10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3": "10.1.2.3/32", "2001:db8::1": "2001:db8::1/128", "fe80::1%eth0": "fe80::1/128",
-		"10.1.2.3/24": "10.1.2.0/24", "fe80::1%eth0/10": "fe80::/10", "::ffff:10.1.2.3/120": "10.1.2.0/24", "::ffff:10.1.2.3/64": "::/64",
-		"": "", "x": "", "10.1.2": "", "10.1.2.3/33": "", "10.1.2.3%e": "", "invert:10.0.0.0/8": "",
-		"10.1.2.3:80": "10.1.2.3/32", "[2001:db8::1]": "2001:db8::1/128", "[2001:db8::1]:5": "2001:db8::1/128", "[::ffff:10.1.2.3]:5": "10.1.2.3/32",
-		"[fe80::1%eth0]": "fe80::1/128", "[fe80::1%eth0]:5": "fe80::1/128", "2001:db8::1:5": "2001:db8::1:5/128",
-		"10.1.2.3:": "", "10.1.2.3:65536": "", "10.1.2.3:http": "", "[10.1.2.3]": "", "[10.1.2.3]:80": "", "[2001:db8::1": "", "[]": "", "[]:80": "",
+		"10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3": "10.1.2.3/32", "2001:db8::1": "2001:db8::1/128",
+		"fe80::1%eth0": "fe80::1/128",
+		"10.1.2.3/24":  "10.1.2.0/24", "fe80::1%eth0/10": "fe80::/10", "::ffff:10.1.2.3/120": "10.1.2.0/24",
+		"::ffff:10.1.2.3/64": "::/64",
+		"":                   "", "x": "", "10.1.2": "", "10.1.2.3/33": "", "10.1.2.3%e": "", "invert:10.0.0.0/8": "",
+		"10.1.2.3:80": "10.1.2.3/32", "[2001:db8::1]": "2001:db8::1/128", "[2001:db8::1]:5": "2001:db8::1/128",
+		"[::ffff:10.1.2.3]:5": "10.1.2.3/32",
+		"[fe80::1%eth0]":      "fe80::1/128", "[fe80::1%eth0]:5": "fe80::1/128", "2001:db8::1:5": "2001:db8::1:5/128",
+		"10.1.2.3:": "", "10.1.2.3:65536": "", "10.1.2.3:http": "", "[10.1.2.3]": "", "[10.1.2.3]:80": "",
+		"[2001:db8::1": "", "[]": "", "[]:80": "",
 		"[2001:db8::1]5": "", "10.1.2.0/24:80": "", "[2001:db8::]/32": "",
 	} {
 		got, ok := ParseAddress(in)

@@ -31,8 +31,8 @@ func (u Unit) Duration() time.Duration {
 	return unitLengths[u]
 }
 
-// reportUnit returns how a window is reported: in the largest unit of which it is a whole number, and in seconds,
-// rounded up, when it is none.
+// reportUnit returns how a window is reported: in the largest unit of which it is a whole number, else in seconds,
+// rounded up.
 func reportUnit(window time.Duration) (Unit, uint32) {
 	for u := Year; u > UnitUnknown; u-- {
 		length := u.Duration()
@@ -43,8 +43,8 @@ func reportUnit(window time.Duration) (Unit, uint32) {
 	return Second, uint32((window + time.Second - 1) / time.Second)
 }
 
-// window returns the override's window, and whether the override can be read. A window that is longer than any limit's is
-// cut to the longest: an override that is ignored would admit.
+// window returns the override's window, and whether the override can be read. A window that is longer than any limit's
+// is cut to the longest: an override that is ignored would admit.
 func (o *Override) window() (time.Duration, bool) {
 	length := o.Unit.Duration()
 	if length == 0 || o.Multiplier == 0 {
@@ -83,7 +83,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	e = &Effect{
 		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: unit, Multiplier: multiplier,
 		OnFailure: o.onFailure,
-		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
+		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window,
+			Burst: int64(asked.Count)},
 	}
 	e.class, e.lease = classOf(o.domain, e), Lease(0).most()
 	o.mu.Lock()
@@ -97,8 +98,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	return e
 }
 
-// chargeOverride adds what an override charges. Its key has the window and not the number, so that a count goes on when
-// only the number changes. Its metric has a level for each key and no values, which a client could make up.
+// chargeOverride adds what an override charges. Its key has the window and not the number, so that a count continues
+// when only the number changes. Its metric has a level for each key and no values, which a client could make up.
 func (d *CompiledDomain) chargeOverride(req *Request, m *Match, o *Override, i int) {
 	window, ok := o.window()
 	if !ok {
@@ -115,6 +116,6 @@ func (d *CompiledDomain) chargeOverride(req *Request, m *Match, o *Override, i i
 	}
 	effect := d.overrides.effect(*o, window)
 	op, cost := req.spends(i, 1, false)
-	m.add(Term{Effect: effect, Descriptor: i, Metric: metric},
+	m.addCharge(Term{Effect: effect, Descriptor: i, Metric: metric},
 		limit.Charge{Key: string(s.key), Limit: effect.Limit, Cost: cost, Op: op, Each: d.ChargeDenied})
 }

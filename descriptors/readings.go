@@ -3,29 +3,33 @@ package descriptors
 import (
 	"hash/maphash"
 	"slices"
+
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // Servers read one path in different ways. docs/decisions/0020-readings.md has the choices, the servers and the bound.
 //
 // maxReadings bounds the readings of one path: 6 habits with slashes × 2 with escapes × 2 with params × 3 with dot
-// segments, and 3 × 3 of servers that cut params first, each with and without a host. A path that ext_authz refuses has up
-// to maxRefusedReadings over RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
+// segments, and 3 × 3 of servers that cut params first, each with and without a host. A path that ext_authz refuses has
+// up to maxRefusedReadings over RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
 const (
 	maxReadings        = (6*2*2 + 3) * 3 * 2
 	maxRefusedReadings = (6*2*2+3)*5*2 + 1
-	maxKeptPath        = 4 << 10   // symbols of a path above which its memory is not kept for the next one
-	maxSymbols         = 256 << 10 // symbols of all readings together; a path with more is refused, because each of them costs time
+	maxKeptPath        = 4 << 10 // symbols of a path above which its memory is not kept for the next one
+	// symbols of all readings together; a path with more is refused, because each of them costs time
+	maxSymbols = 256 << 10
 )
 
-// slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to the
-// next / before it looks for other slashes.
+// slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to
+// the next / before it looks for other slashes.
 var slashHabits = [...]struct {
 	slashes  traits
 	cutFirst bool
 }{
-	{anySlash, true},                     // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
-	{0, false},                           // routers that compare the path as it came
-	{escapedSlash, true},                 // Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
+	{anySlash, true}, // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
+	{0, false},       // routers that compare the path as it came
+	// Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
+	{escapedSlash, true},
 	{backslash, false},                   // URL parsers that follow WHATWG, as Node's
 	{backslash | escapedSlash, false},    // WHATWG parsers that decode before they route
 	{backslash | escapedBackslash, true}, // Tomcat where it allows backslashes
@@ -36,18 +40,20 @@ type dotMode uint8
 
 const (
 	mergeAndResolve dotMode = iota // drops empty segments, then resolves dot segments
-	resolveAndMerge                // resolves dot segments, of which .. may remove an empty segment, then drops empty ones
-	leaveDots                      // leaves dot segments as they are
-	plainMerged                    // mergeAndResolve, of the plain dot segments alone and before anything else is read
-	plainUnmerged                  // resolveAndMerge, likewise
+	// resolves dot segments, of which .. may remove an empty segment, then drops empty ones
+	resolveAndMerge
+	leaveDots     // leaves dot segments as they are
+	plainMerged   // mergeAndResolve, of the plain dot segments alone and before anything else is read
+	plainUnmerged // resolveAndMerge, likewise
 )
 
-// choice is one way to read a path. The zero value with anySlash reads as much as possible: all is decoded, cut, resolved.
+// choice is one way to read a path. The zero value with anySlash reads as much as possible: all is decoded, cut,
+// resolved.
 type choice struct {
 	slashes     traits // what is a slash beside /
 	keepEscapes bool
 	keepParams  bool
-	cutFirst    bool // params go on to the next /, whatever else is a slash
+	cutFirst    bool // params end at the next / only, not at other slashes
 	dots        dotMode
 	cutHost     bool // the path begins with a host, as in //host/path
 	ends        bool // the path ends at its first NUL
@@ -70,8 +76,8 @@ func (r *readings) none() {
 	r.choices, r.refused, r.apart, r.tooLong = r.choices[:0], false, false, false
 }
 
-// take reads a path and returns the reading in which all is decoded, cut and resolved.
-func (r *readings) take(path string) string {
+// load reads a path and returns the reading in which all is decoded, cut and resolved.
+func (r *readings) load(path string) string {
 	path = cutPath(path)
 	r.none()
 	if isNormalPath(path) {
@@ -122,7 +128,7 @@ func (r *readings) judge(path string) traits {
 func (r *readings) several() bool { return len(r.choices) > 1 }
 
 // at returns a reading by its number.
-func (r *readings) at(n int) string { return string(r.read(r.choices[n])) }
+func (r *readings) at(n int) string { return string(r.render(r.choices[n])) }
 
 // list fills in the choices that matter for a path that holds these, with the modes of dot segments up to last.
 func (r *readings) list(holds traits, last dotMode) {
@@ -181,8 +187,8 @@ func (r *readings) listTexts(holds traits, c choice) {
 	}
 }
 
-// leadElsewhere reports whether plain dot segments lead elsewhere when they are resolved before a reading than after it:
-// /a%2fb/../c is /c or /a/c.
+// leadElsewhere reports whether plain dot segments lead elsewhere when they are resolved before a reading than after
+// it: /a%2fb/../c is /c or /a/c.
 func (r *readings) leadElsewhere(holds traits) bool {
 	if holds&plainDots == 0 || !dotsMayMove(r.path) {
 		return false
@@ -193,9 +199,9 @@ func (r *readings) leadElsewhere(holds traits) bool {
 		if c.dots >= leaveDots || c.keepEscapes || c.cutHost {
 			continue
 		}
-		after := string(r.read(c))
+		after := string(r.render(c))
 		c.dots += plainMerged
-		if string(r.read(c)) != after {
+		if string(r.render(c)) != after {
 			return true
 		}
 	}
@@ -216,8 +222,8 @@ func (r *readings) partAtEmpty(holds traits) bool {
 	if holds&plainDots == 0 {
 		return false
 	}
-	merged := string(r.read(choice{slashes: anySlash}))
-	return string(r.read(choice{slashes: anySlash, dots: resolveAndMerge})) != merged
+	merged := string(r.render(choice{slashes: anySlash}))
+	return string(r.render(choice{slashes: anySlash, dots: resolveAndMerge})) != merged
 }
 
 var readingSeed = maphash.MakeSeed()
@@ -228,7 +234,7 @@ func (r *readings) dropRepeated() {
 	var sums [maxRefusedReadings]uint64
 	seen := sums[:0]
 	r.choices = slices.DeleteFunc(r.choices, func(c choice) bool {
-		sum := maphash.Bytes(readingSeed, r.read(c))
+		sum := maphash.Bytes(readingSeed, r.render(c))
 		if slices.Contains(seen, sum) {
 			return true
 		}
@@ -247,8 +253,8 @@ const (
 	beginParams
 )
 
-// actions returns the action for each symbol. An escaped slash that is none stays escaped, because nothing else tells it
-// from one.
+// actions returns the action for each symbol. An escaped slash that a reading does not take for a slash stays escaped:
+// nothing else distinguishes the two.
 func (c choice) actions() (table [2 * escaped]action) {
 	table['/'], table['/'|escaped] = endSegment, copyEscape
 	if c.keepEscapes {
@@ -269,8 +275,8 @@ func (c choice) actions() (table [2 * escaped]action) {
 	return table
 }
 
-// read returns one reading. It is good until the next one is read.
-func (r *readings) read(c choice) []byte {
+// render returns one reading. It is good until the next one is read.
+func (r *readings) render(c choice) []byte {
 	path, mode := r.source(c)
 	table := c.actions()
 	out, start, cut := append(slices.Grow(r.out[:0], len(path)+1), '/'), 1, false
@@ -289,7 +295,7 @@ func (r *readings) read(c choice) []byte {
 		}
 		cut = cut || act == beginParams
 		if !cut {
-			out = appendEscape(out, byte(s))
+			out = keys.AppendEscape(out, byte(s))
 		}
 	}
 	r.out = finish(closeSegment(out, start, mode), mode)

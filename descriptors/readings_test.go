@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // readingsOf returns all readings of a path, the usual one first, and whether ext_authz refuses it.
 func readingsOf(path string) ([]string, bool) {
 	var r readings
-	all := []string{r.take(path)}
+	all := []string{r.load(path)}
 	for n := 1; n < len(r.choices); n++ {
 		if text := r.at(n); !slices.Contains(all, text) {
 			all = append(all, text)
@@ -22,16 +24,17 @@ func readingsOf(path string) ([]string, bool) {
 
 func TestReadings(t *testing.T) {
 	for path, want := range map[string]string{
-		"/a":                    "/a",
-		"/a%20b//c/":            "/a b/c",
-		"//x/login":             "/x/login /login",
-		"///x/login":            "/x/login /login",
-		`/\x\login`:             `/x/login /login /\x\login`,
-		`//x\y/login`:           `/x/y/login /y/login /x\y/login /login`,
-		"//x":                   "/x",
-		"//x/a/../login?q":      "/x/login /x/a/../login /login /a/../login",
-		"/%2fx/login":           "/x/login /%2Fx/login",
-		"//x/c%2fd/e%2ff/../g":  "refused /x/c/d/e/g /x/c/d/e/f/../g /x/c/d/g /x/c%2Fd/g /x/c%2Fd/e%2Ff/../g /c/d/e/g /c/d/e/f/../g /c/d/g /c%2Fd/g /c%2Fd/e%2Ff/../g",
+		"/a":               "/a",
+		"/a%20b//c/":       "/a b/c",
+		"//x/login":        "/x/login /login",
+		"///x/login":       "/x/login /login",
+		`/\x\login`:        `/x/login /login /\x\login`,
+		`//x\y/login`:      `/x/y/login /y/login /x\y/login /login`,
+		"//x":              "/x",
+		"//x/a/../login?q": "/x/login /x/a/../login /login /a/../login",
+		"/%2fx/login":      "/x/login /%2Fx/login",
+		"//x/c%2fd/e%2ff/../g": "refused /x/c/d/e/g /x/c/d/e/f/../g /x/c/d/g /x/c%2Fd/g /x/c%2Fd/e%2Ff/../g " +
+			"/c/d/e/g /c/d/e/f/../g /c/d/g /c%2Fd/g /c%2Fd/e%2Ff/../g",
 		"/.well-known":          "/.well-known",
 		"/a%2fb":                "/a/b /a%2Fb",
 		`/a\b`:                  `/a/b /a\b`,
@@ -79,15 +82,17 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestReadingsAreFew: the bounds hold for paths with all that can be read in different ways, and one path meets the bound.
+// TestReadingsAreFew: the bounds hold for paths with all that can be read in different ways, and one path meets the
+// bound.
 func TestReadingsAreFew(t *testing.T) {
 	var r readings
-	r.take(hostilePath(0))
+	r.load(hostilePath(0))
 	if r.refused || len(r.choices) != maxReadings {
 		t.Errorf("%s has %d readings (refused %t), want %d", hostilePath(0), len(r.choices), r.refused, maxReadings)
 	}
 	set := compileLines(t, "rule e scope=endpoint limit=1/1s")
-	for _, path := range []string{refusedPath, "//h" + refusedPath, refusedPath + hostilePath(0), hostilePath(0) + refusedPath} {
+	for _, path := range []string{refusedPath, "//h" + refusedPath, refusedPath + hostilePath(0),
+		hostilePath(0) + refusedPath} {
 		var m Match
 		set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{{"path", path}}}}}, &m)
 		if len(m.Charges) < 40 || len(m.Charges) > maxRefusedReadings {
@@ -103,8 +108,8 @@ func TestReadingsAreFew(t *testing.T) {
 	}
 }
 
-// TestALongPathWithSeveralReadingsIsRefused: each reading costs time by its length, so none is made where they would be too much together. A
-// long path with one reading is matched.
+// TestALongPathWithSeveralReadingsIsRefused: each reading costs time by its length, so none is made where they would be
+// too much together. A long path with one reading is matched.
 func TestALongPathWithSeveralReadingsIsRefused(t *testing.T) {
 	set := compileLines(t, "rule e scope=endpoint limit=1/1s", "rule free endpoints=/free/** action=allow")
 	for path, want := range map[string]bool{
@@ -119,7 +124,8 @@ func TestALongPathWithSeveralReadingsIsRefused(t *testing.T) {
 		var m Match
 		set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{{"path", path}}}}}, &m)
 		if m.LongPath != want || want && (len(m.Charges) > 0 || m.Exempt != nil) {
-			t.Errorf("%.30s (%d bytes): too long %t with %d charges, want %t and none", path, len(path), m.LongPath, len(m.Charges), want)
+			t.Errorf("%.30s (%d bytes): too long %t with %d charges, want %t and none", path, len(path), m.LongPath,
+				len(m.Charges), want)
 		}
 		if refusal := (&Subject{Path: path}).Check(); want && refusal == nil {
 			t.Errorf("%.30s (%d bytes) is not refused over ext_authz", path, len(path))
@@ -127,7 +133,7 @@ func TestALongPathWithSeveralReadingsIsRefused(t *testing.T) {
 	}
 }
 
-// definition is a path whose escapes that may be read in two ways stand at escapedRune + the character.
+// definition is a path whose escapes that may be read in two ways are written as escapedRune + the character.
 const escapedRune = 0xE000
 
 func define(path string) string {
@@ -161,7 +167,8 @@ func resolveNaive(path string, merge bool) string {
 	return strings.Join(out, "/")
 }
 
-var slashesNaive = strings.NewReplacer(`\`, "/", string(rune(escapedRune+'\\')), "/", string(rune(escapedRune+'/')), "/")
+var slashesNaive = strings.NewReplacer(`\`, "/", string(rune(escapedRune+'\\')), "/", string(rune(escapedRune+'/')),
+	"/")
 
 // readNaive makes the choices about slashes and params.
 func readNaive(path string, slashes, cut bool) string {
@@ -188,7 +195,7 @@ func textNaive(path string, decode bool) string {
 		for _, c := range segment {
 			switch {
 			case c == escapedRune+'/' || c > escapedRune && c != escapedRune+'\\' && !decode:
-				out = appendEscape(out, byte(c))
+				out = keys.AppendEscape(out, byte(c))
 			default:
 				out = append(out, byte(c))
 			}
@@ -232,7 +239,8 @@ func naiveReadings(path string) (all []string, refused bool) {
 		slashes, cut, decode := n&1 == 0, n&2 == 0, n&4 == 0
 		if rest, found := hostlessNaive(path, slashes); found {
 			read := readNaive(rest, slashes, cut)
-			all = append(all, textNaive(read, decode), textNaive(resolveNaive(read, true), decode), textNaive(resolveNaive(read, false), decode))
+			all = append(all, textNaive(read, decode), textNaive(resolveNaive(read, true), decode),
+				textNaive(resolveNaive(read, false), decode))
 		}
 		read := readNaive(path, slashes, cut)
 		all = append(all, textNaive(read, decode))
@@ -281,12 +289,13 @@ func TestReadingsAgainstDefinition(t *testing.T) {
 
 // FuzzReadings: every reading is a path without empty segments, and there are never more than the bounds.
 func FuzzReadings(f *testing.F) {
-	for _, seed := range []string{"/", "/a/..;/b", `/a%2f\%5c;%3b%40//..%00`, "http://h/%", "/a;x%2f../%2e", `//h\a/..%2fb`} {
+	for _, seed := range []string{"/", "/a/..;/b", `/a%2f\%5c;%3b%40//..%00`, "http://h/%", "/a;x%2f../%2e",
+		`//h\a/..%2fb`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		var r readings
-		usual := r.take(path)
+		usual := r.load(path)
 		most := maxReadings
 		if r.refused {
 			most = maxRefusedReadings

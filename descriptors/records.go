@@ -1,20 +1,20 @@
 package descriptors
 
 import (
-	"crypto/cipher"
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/identity"
 )
 
 // RuleRecord is the rule of a block that a record holds.
 const RuleRecord = "~record"
 
-// Record is what is known about one identity beside the rules: it wins over the rule file, field by field. Its exported fields are not
-// changed once a request has met it. It is safe for concurrent use.
+// Record is what is known about one identity beside the rules: it wins over the rule file, field by field. Its exported
+// fields are not changed once a request has met it. It is safe for concurrent use.
 type Record struct {
-	Kind    string // of identity: user, tenant, api_key or ip
-	Name    string
+	identity.ID
 	Tier    string  // empty: as the rule file has it
 	Limits  []Limit // none: as the rule file has them
 	Blocked bool
@@ -41,7 +41,8 @@ type Who struct {
 	Address              netip.Prefix // the whole address, or a network where the mesh masks it
 }
 
-// Who fills in whom a request is from, as its attributes say. It uses the memory of m, and leaves m to be filled by Match.
+// Who fills in the identities of a request, from its attributes. It uses the memory of m, and leaves m to be filled by
+// Match.
 func (s *Set) Who(req *Request, m *Match, w *Who) {
 	*w = Who{}
 	m.Reset()
@@ -55,7 +56,7 @@ func (s *Set) Who(req *Request, m *Match, w *Who) {
 		a.gather(req, d.attributes)
 		a.network, _ = ParseAddress(a.text[attrIP])
 	} else {
-		a.take(req.Subject)
+		a.setSubject(req.Subject)
 	}
 	w.Tenant, w.User, w.APIKey, w.Address = a.text[attrTenant], a.text[attrUser], a.text[attrAPIKey], a.network
 }
@@ -68,11 +69,11 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 	made := &madeRecord{domain: d.serial}
 	account := &Account{Name: r.Name, Tier: r.Tier, Limits: r.Limits}
 	switch r.Kind {
-	case RecordUser:
+	case identity.UserID:
 		made.own = d.compileAccount(account, ScopeUser, accountUser)
-	case RecordTenant:
+	case identity.TenantID:
 		made.own = d.compileAccount(account, ScopeTenant, accountTenant)
-	case RecordAPIKey:
+	case identity.APIKeyID:
 		made.own = d.compileAccount(account, ScopeUser, accountKey)
 	}
 	if made.own != nil {
@@ -81,25 +82,20 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 		}
 	}
 	made.block = &Effect{
-		Name: "block", Rule: RuleRecord, Scope: r.Kind, Action: Block, Reason: r.Reason, Until: r.Until, Account: r.Name,
-		Metric: []string{"rule", RuleRecord},
+		Name: "block", Rule: RuleRecord, Scope: r.Kind.String(), Action: Block,
+		Measure: Measure{Reason: r.Reason, Until: r.Until},
+		Account: r.Name,
+		Metric:  []string{"rule", RuleRecord},
 	}
 	r.made.Store(made)
 	return made
 }
 
-// The kinds of identities that records are about.
-const (
-	RecordUser   = "user"
-	RecordTenant = "tenant"
-	RecordAPIKey = "api_key"
-	RecordIP     = "ip"
-)
-
-// holds reports whether what the record says about blocks is still in force.
+// holds reports whether the record's part about blocks is still in force.
 func (r *Record) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }
 
-// recordBlock returns the block that a record holds, or nil: of the address, the tenant, the user or the key, in this order.
+// recordBlock returns the block that a record holds, or nil: of the address, the tenant, the user or the key, in this
+// order.
 func (d *CompiledDomain) recordBlock(req *Request) *Effect {
 	if req.Records == nil {
 		return nil
@@ -128,7 +124,8 @@ func (d *CompiledDomain) recordOwn(r *Record) *compiledRule {
 	return r.in(d).own
 }
 
-// lifted returns which kinds of conditions do not make a block any more, because a record of the identity that they name says so.
+// lifted returns which kinds of conditions do not make a block any more, because of a record of the identity that they
+// name.
 func (d *CompiledDomain) lifted(req *Request) (kinds lifts) {
 	if req.Records == nil {
 		return 0
@@ -159,48 +156,6 @@ func (c *candidate) lifts(kinds lifts) bool {
 		}
 	}
 	return false
-}
-
-// RecordKey returns where the record of an identity is kept: under a prefix of its own, in the slot of the counters that count by that
-// identity alone. With a secret the identity is an HMAC, as in the keys of counters.
-func (k RecordKeys) RecordKey(domain, kind, name string) string {
-	b := appendHead(make([]byte, 0, len(k.prefix)+len(recordSchema)+len(domain)+len(name)+len(kind)+16), recordSchema, k.prefix, domain)
-	b = k.keys.appendValues(b, []keyValue{{text: name}})
-	return string(append(append(b, '}', ':'), kind...))
-}
-
-// recordSchema is the version of the layout of records, as keySchema is that of counters.
-const recordSchema = "rec1:"
-
-// RecordKeys makes the keys of records. Make one with NewRecordKeys.
-type RecordKeys struct {
-	prefix string
-	keys   keyer
-	hider  cipher.AEAD // nil without a secret
-}
-
-// NewRecordKeys makes the keys for a prefix and a secret, which may be empty.
-func NewRecordKeys(prefix string, secret []byte) RecordKeys {
-	return RecordKeys{prefix, newKeyer(secret), newHider(secret)}
-}
-
-// Shared returns a key that all sidecars of a prefix know, which no counter and no record has.
-func (k RecordKeys) Shared(name string) string {
-	head, seal := schemaHead(recordSchema, k.prefix, "sidecars", false)
-	return head + seal + ":" + name
-}
-
-// Identity returns how the record of usage and events names an identity: its kind and its value, or with a secret an HMAC of both. An
-// empty value has the name "".
-func (k RecordKeys) Identity(kind, value string) string {
-	switch {
-	case value == "":
-		return ""
-	case k.keys.macs == nil:
-		return kind + ":" + value
-	default:
-		return string(k.keys.appendMAC([]byte(kind+":"), []keyValue{{text: kind}, {text: value}}))
-	}
 }
 
 // NamesTier reports whether a rule of the domain names a tier.

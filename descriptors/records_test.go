@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 	"weak"
+
+	"github.com/spillway-mesh/spillway/identity"
 )
 
-// Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for ever.
+// Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for
+// ever.
 func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 	const reloads = 20
 	var cached []*Record
@@ -16,10 +19,11 @@ func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 	for n := range reloads {
 		set, _ := Compile([]Domain{{Name: "shop"}}, Options{})
 		sets = append(sets, weak.Make(set.Domain("shop")))
-		r := &Record{Kind: RecordUser, Name: fmt.Sprint("user-", n), Blocked: true}
+		r := &Record{ID: identity.ID{Kind: identity.UserID, Name: fmt.Sprint("user-", n)}, Blocked: true}
 		cached = append(cached, r)
 		var m Match
-		set.Match(&Request{Domain: "shop", Records: &Records{User: r}, Descriptors: []Descriptor{{Entries: []Entry{{"user", r.Name}}}}}, &m)
+		set.Match(&Request{Domain: "shop", Records: &Records{User: r},
+			Descriptors: []Descriptor{{Entries: []Entry{{"user", r.Name}}}}}, &m)
 		if m.Block == nil {
 			t.Fatalf("%s is not blocked", r.Name)
 		}

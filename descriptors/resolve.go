@@ -3,12 +3,13 @@ package descriptors
 import (
 	"cmp"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 // Match fills m with what the request comes to: trees and overrides in the order of the descriptors, then rules by
-// scope. A request without descriptors still meets global rules, and one with a Subject meets all rules and no tree;
-// their terms report on descriptor -1, which is none.
+// scope. Global rules hold for a request without descriptors as well. For one with a Subject all rules hold and no tree
+// does; their terms report on descriptor -1: on none of them.
 func (s *Set) Match(req *Request, m *Match) {
 	m.Reset()
 	d := s.domains[req.Domain]
@@ -39,7 +40,7 @@ func (s *Set) Match(req *Request, m *Match) {
 // meetsRules reports whether there is more to match than trees: rules, or records of who asks.
 func (d *CompiledDomain) meetsRules(req *Request) bool { return d.scoped || req.Records != nil }
 
-// settles reports whether a block or an allow applies, or the path is too long to say, after which nothing is charged.
+// settles reports whether a block or an allow applies, or the path is too long to be read: then nothing is charged.
 func (d *CompiledDomain) settles(req *Request, m *Match) bool {
 	m.Block = d.recordBlock(req)
 	if m.Block != nil {
@@ -67,7 +68,7 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	if req.Subject == nil {
 		s.attrs.gather(req, d.attributes)
 	} else {
-		s.attrs.take(req.Subject)
+		s.attrs.setSubject(req.Subject)
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	if s.readings.tooLong {
@@ -93,8 +94,8 @@ func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
-// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the user, the key or the
-// tenant stands in place of what the table, or the key, says.
+// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the
+// user, the key or the tenant replaces the tier of the table, or of the key.
 func (d *CompiledDomain) setTier(req *Request, a *attributes) {
 	if req.Records != nil && d.recordedTier(req.Records, a) {
 		return
@@ -163,7 +164,7 @@ func (d *CompiledDomain) factor(req *Request, s *scratch) int64 {
 }
 
 // winner returns the rule that counts in a scope, with the endpoint pattern by which it matched. The limits that a
-// user, a tenant or a key has of its own stand in the place of rules that name no more than a tier.
+// user, a tenant or a key has of its own replaces rules that name no more than a tier.
 func (d *CompiledDomain) winner(g scopeGroups, req *Request, s *scratch) (*compiledRule, *pattern) {
 	c := s.best[g.enforced]
 	if c != nil && c.rule.specific {
@@ -204,13 +205,14 @@ func (d *CompiledDomain) ownKey(req *Request) *compiledRule {
 	return d.clientKeys[req.Subject.Client.Key].own
 }
 
-// recordedOwn is own for a request with records: what a record holds stands in place of what the rule file has for the same identity.
+// recordedOwn is own for a request with records: a record replaces what the rule file holds for the same identity.
 func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *compiledRule {
 	switch scope {
 	case ScopeTenant:
 		return cmp.Or(d.recordOwn(req.Records.Tenant), d.tenants[s.attrs.text[attrTenant]].own)
 	case ScopeUser:
-		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User), d.users[s.attrs.text[attrUser]].own)
+		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User),
+			d.users[s.attrs.text[attrUser]].own)
 	}
 	return nil
 }
@@ -237,14 +239,14 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 		l := &r.limits[j]
 		term := Term{Effect: l.effect, Descriptor: i, Metric: l.effect.Metric}
 		if l.unlimited {
-			if l.effect.Mode != limit.Shadow {
+			if !l.effect.Shadow() {
 				m.Unlimited = append(m.Unlimited, term)
 			}
 			continue
 		}
 		s.key = append(s.key[:headed], l.tail...)
 		charge.Key, charge.Limit, charge.Mode = string(s.key), l.calendar.limit(l.effect), l.effect.Mode
-		m.add(term, charge)
+		m.addCharge(term, charge)
 	}
 }
 
@@ -262,10 +264,10 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 		case named.scope == ScopeUser && r.clientKey != "":
 			text = r.clientKey
 		}
-		s.values = append(s.values, keyValue{text: text})
+		s.values = append(s.values, keys.Value{Text: text})
 	}
 	s.key = append(s.key[:0], d.head...)
-	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = d.keys.AppendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
 	if r.scope&ScopeClient != 0 && s.attrs.guest {
 		s.key = append(s.key, "~ip"...)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -46,9 +47,11 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 		login: r.Match.Authenticated != nil,
 	}
 	base := Effect{
-		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve, Response: r.Response,
-		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
-		from: origin{rule: r}, lease: r.Lease.most(),
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve,
+		Response: r.Response,
+		Measure:  Measure{Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty},
+		Metric:   []string{"rule", r.Name},
+		compiled: compiled{from: origin{rule: r}, lease: r.Lease.most()},
 	}
 	if r.HasScope {
 		base.Scope = r.Scope.String()
@@ -63,13 +66,13 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 		c.verdict = &base
 		return c
 	}
-	name := string(appendPart(nil, r.Name))
+	name := string(keys.AppendPart(nil, r.Name))
 	c.addPenalty(r.Penalty, name)
 	d.addLimits(c, r.Limits, base, name)
 	return c
 }
 
-// addPenalty compiles a penalty. No limit's key ends like its key, because there is no such algorithm.
+// addPenalty compiles a penalty. Its key ends in a word that is not an algorithm, so a limit's key never ends like it.
 func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
 	if p == nil {
 		return
@@ -91,7 +94,7 @@ func (p *Penalty) compile() *limit.Penalty {
 	return compiled
 }
 
-// penalizes reports whether a penalty has a say about the operation: not about those that are never refused.
+// penalizes reports whether a penalty can refuse the operation. Some are never refused.
 func (c *compiledRule) penalizes(op limit.Op) bool {
 	return c.penalty != nil && (op == limit.Spend || op == limit.Peek)
 }
@@ -119,7 +122,8 @@ func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *c
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure, Metric: []string{"rule", kind}, lease: Lease(0).most()}
+	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure,
+		Metric: []string{"rule", kind}, compiled: compiled{lease: Lease(0).most()}}
 	d.addLimits(c, limits, base, "~"+kind)
 	return c
 }
@@ -136,11 +140,12 @@ func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect,
 		effect.setLimit(l)
 		effect.from.limit = l
 		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
-		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail, calendar: d.calendarOf(l.CalendarUnit)})
+		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail,
+			calendar: d.calendarOf(l.CalendarUnit)})
 	}
 }
 
-// limitLevel tells one limit of several from the others in metrics.
+// limitLevel distinguishes the limits of one rule in metrics.
 func limitLevel(l *Limit, place int) string {
 	if l.Name != "" {
 		return l.Name
@@ -230,15 +235,19 @@ func (c *Conditions) headAlone() bool {
 	return slices.Contains(all, http.MethodHead) && !slices.Contains(all, http.MethodGet)
 }
 
-// comparisons order candidates of one scope from the most to the least specific, each where those before it see no difference. What they
-// are called follows "the other one".
+// comparisons order candidates of one scope from the most to the least specific, each where those before it see no
+// difference. What they are called follows "the other one".
 var comparisons = [...]struct {
 	what string
 	of   func(a, b *candidate) int
 }{
 	{"names an endpoint", func(a, b *candidate) int { return first(a.pattern != nil, b.pattern != nil) }},
-	{"has an endpoint pattern that is more specific", func(a, b *candidate) int { return comparePatterns(a.pattern, b.pattern) }},
-	{"names more kinds of users, tenants, cidrs, entries and methods", func(a, b *candidate) int { return cmp.Compare(b.kinds(), a.kinds()) }},
+	{"has an endpoint pattern that is more specific", func(a, b *candidate) int {
+		return comparePatterns(a.pattern, b.pattern)
+	}},
+	{"names more kinds of users, tenants, cidrs, entries and methods", func(a, b *candidate) int {
+		return cmp.Compare(b.kinds(), a.kinds())
+	}},
 	{"names a tier", func(a, b *candidate) int { return first(a.rule.tier, b.rule.tier) }},
 	{"asks whether a user is known", func(a, b *candidate) int { return first(a.rule.login, b.rule.login) }},
 	{"names HEAD and not GET", func(a, b *candidate) int { return first(a.headAlone, b.headAlone) }},

@@ -11,8 +11,8 @@ import (
 // maxSamples is how many requests of a domain are tried.
 const maxSamples = 1000
 
-// Sample is a request of one descriptor that an enforced limit of the set counts, for a person to try; ok is false where none was found.
-// Domains with a descriptor tree come first, because they are written for such requests.
+// Sample is a request of one descriptor that an enforced limit of the set counts, for a person to try; ok is false
+// where none was found. Domains with a descriptor tree come first, because they are written for such requests.
 func (s *Set) Sample() (domain string, entries []Entry, ok bool) {
 	var m Match
 	names := s.Domains()

@@ -25,7 +25,8 @@ func TestEffectsSayWhatTheyCountBy(t *testing.T) {
 	for _, e := range set.Effects() {
 		got[e.Rule] = e.Scope
 	}
-	want := map[string]string{"both": "tenant+user", "all": "global", "out": "", "tenant": "tenant", "path": ScopeDescriptor}
+	want := map[string]string{"both": "tenant+user", "all": "global", "out": "", "tenant": "tenant",
+		"path": ScopeDescriptor}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("scopes by rule (-want +got):\n%s", diff)
 	}

@@ -1,11 +1,15 @@
 package descriptors
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"github.com/spillway-mesh/spillway/limit"
+
+	"github.com/spillway-mesh/spillway/keys"
+)
 
 // scratch is memory that matching uses again and again.
 type scratch struct {
 	key      []byte
-	values   []keyValue
+	values   []keys.Value
 	nodes    []*node // of each descriptor
 	skip     []bool
 	replaced []string
@@ -17,7 +21,8 @@ type scratch struct {
 	held     []held       // rules that win under some reading, where there are several
 }
 
-// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
+// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for
+// ever.
 const maxKept = 1024
 
 // Reset empties the match and keeps its memory.
@@ -34,8 +39,8 @@ func (m *Match) Reset() {
 	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 
-// add adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
-func (m *Match) add(t Term, c limit.Charge) {
+// addCharge adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
+func (m *Match) addCharge(t Term, c limit.Charge) {
 	c.Class, c.Lease = t.Effect.class, t.Effect.lease
 	if t.Effect.Reserve > 0 {
 		c.Lease = 0
@@ -47,7 +52,8 @@ func (m *Match) add(t Term, c limit.Charge) {
 	m.Charges = append(m.Charges, c)
 }
 
-// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its cost.
+// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its
+// cost.
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 	hits := max(r.Hits, 1)
 	negative := false
@@ -72,6 +78,18 @@ func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 		return limit.Debit, multiply(hits, factor)
 	}
 	return limit.Spend, multiply(hits, factor)
+}
+
+// Spends returns how many hits a request spends on a limit that reports on descriptor i, or on none (-1).
+func (r *Request) Spends(i int) int64 {
+	if i >= len(r.Descriptors) {
+		i = -1
+	}
+	op, hits := r.spends(i, 1, false)
+	if op != limit.Spend {
+		return 0
+	}
+	return hits
 }
 
 // reserving makes a reservation of a peek, where a post-paid limit has one: the request comes before its cost is known.

@@ -10,7 +10,8 @@ import (
 
 // parseSubject reads a request of ext_authz: user=, tenant=, tier=, key= (all verified), ip= (the client's address),
 // path=, method=, host=, header:NAME=VALUE and entry:KEY=VALUE; "unverified" and "untrusted" make nothing of the
-// client's names and of its address certain. "#N" are hits, which that door does not know, and "domain:NAME" is the domain.
+// client's names and of its address certain. "#N" are hits, which that door does not know, and "domain:NAME" is the
+// domain.
 func parseSubject(t testing.TB, words []string) *Request {
 	t.Helper()
 	req := &Request{Domain: "shop", Evidence: &identity.Evidence{}, Subject: &Subject{}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // script is a domain that a test writes in lines of words.
@@ -116,7 +117,8 @@ func parseAccount(t testing.TB, args []string) Account {
 	return a
 }
 
-var actionNames = map[string]Action{"reject": Reject, "throttle": Throttle, "log_only": LogOnly, "block": Block, "allow": Allow}
+var actionNames = map[string]Action{"reject": Reject, "throttle": Throttle, "log_only": LogOnly, "block": Block,
+	"allow": Allow}
 
 func parseRule(t testing.TB, args []string) Rule {
 	t.Helper()
@@ -244,10 +246,7 @@ func algorithm(t testing.TB, name string) limit.Algorithm {
 
 func number(t testing.TB, text string) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.ParseInt(text, 10, 64))(t)
 	return n
 }
 
@@ -256,18 +255,12 @@ func duration(t testing.TB, text string) time.Duration {
 	if days, found := strings.CutSuffix(text, "d"); found {
 		return time.Duration(number(t, days)) * 24 * time.Hour
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(time.ParseDuration(text))(t)
 	return d
 }
 
 func instant(t testing.TB, text string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(time.Parse(time.RFC3339, text))(t)
 	return at
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var unitWords = map[string]Unit{
@@ -81,7 +82,8 @@ func parseTreeLimit(t testing.TB, word string) Limit {
 	t.Helper()
 	o := parseOverride(t, word)
 	l := Limit{Unit: o.Unit, Multiplier: o.Multiplier}
-	l.Algorithm, l.Count, l.Window = limit.FixedWindow, int64(o.Count), o.Unit.Duration()*time.Duration(max(1, o.Multiplier))
+	l.Algorithm, l.Count, l.Window = limit.FixedWindow, int64(o.Count),
+		o.Unit.Duration()*time.Duration(max(1, o.Multiplier))
 	return l
 }
 
@@ -142,9 +144,6 @@ func hits(t testing.TB, text string) uint64 {
 	if text == "max" {
 		return math.MaxUint64
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.ParseUint(text, 10, 64))(t)
 	return n
 }

@@ -2,14 +2,14 @@ package descriptors
 
 import "slices"
 
-// symbol is one character of a path. A character that may stand in a path as it is, and came escaped, has the bit
-// escaped; all others are decoded.
+// symbol is one character of a path. A character that needs no escape in a path, and came escaped, has the bit escaped;
+// all others are decoded.
 type symbol uint16
 
 const escaped symbol = 1 << 8
 
-// keepsEscape holds the characters that may stand in a path, so that a server may tell them from their escapes, and \.
-// Letters, digits and -._~ are not among them: their escapes mean the same to every server.
+// keepsEscape holds the characters that a path may contain unescaped, so that a server may distinguish them from their
+// escapes, and \. Letters, digits and -._~ are not among them: their escapes mean the same to every server.
 var keepsEscape = func() (set [256]bool) {
 	for _, c := range []byte("!$&'()*+,;=:@/\\") {
 		set[c] = true
@@ -63,7 +63,7 @@ func spell(out []symbol, path string) ([]symbol, traits) {
 	return out, holds
 }
 
-// isEscape reports whether the text begins with a percent sign and two hex digits. Any other percent sign stands for itself.
+// isEscape reports whether the text begins with a percent sign and two hex digits. Any other percent sign means itself.
 func isEscape(text string) bool {
 	return len(text) > 2 && text[0] == '%' && unhex(text[1]) >= 0 && unhex(text[2]) >= 0
 }
@@ -89,7 +89,8 @@ func traitsOf(s symbol) traits {
 	return 0
 }
 
-// hostTraits returns host for a path that may begin with one, and goes on behind it. //x alone is not taken for the root.
+// hostTraits returns host for a path that may begin with one, and continues behind it. //x alone is not taken for the
+// root.
 func hostTraits(path []symbol) traits {
 	if len(path) < 2 || !separates(path[0], backslash) || !separates(path[1], backslash) {
 		return 0
@@ -101,7 +102,8 @@ func hostTraits(path []symbol) traits {
 	return host
 }
 
-// dotTraits returns which dot segments a path has, under any choice: every character that may be a slash ends a segment.
+// dotTraits returns which dot segments a path has, under any choice: every character that may be a slash ends a
+// segment.
 func dotTraits(path []symbol) traits {
 	var holds traits
 	start, plain := 0, true
@@ -173,8 +175,8 @@ func withoutHost(path []symbol, slashes traits) []symbol {
 	return path[begin+length:]
 }
 
-// dotsMayMove reports whether a plain dot segment comes after a segment that a reading splits or drops. Where none does,
-// dot segments lead to one place.
+// dotsMayMove reports whether a plain dot segment comes after a segment that a reading splits or drops. Where none
+// does, dot segments lead to one place.
 func dotsMayMove(path []symbol) bool {
 	moves := false
 	start := 0

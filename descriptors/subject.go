@@ -17,7 +17,8 @@ const (
 var badHost = &identity.Refusal{Status: 400, Message: "The host ends in two dots: send its name, with one dot at most."}
 
 var badPath = &identity.Refusal{
-	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and has other such parts: send a plain path.",
+	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and " +
+		"has other such parts: send a plain path.",
 }
 
 // Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a
@@ -34,8 +35,8 @@ func (s *Subject) Check() *identity.Refusal {
 	return nil
 }
 
-// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: no client must be able to
-// bring one upon another. Over RLS the mesh says who asks, so all are.
+// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: a client must not be
+// able to cause one for another client. Over RLS the mesh identifies who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
 		return allScopes
@@ -53,8 +54,8 @@ func (r *Request) trusted() Scope {
 	return trusted
 }
 
-// take fills in the attributes of a subject. No descriptor supplied them.
-func (a *attributes) take(s *Subject) {
+// setSubject fills in the attributes of a subject. No descriptor supplied them.
+func (a *attributes) setSubject(s *Subject) {
 	*a = attributes{first: -1}
 	for i := range a.from {
 		a.from[i] = -1
@@ -85,12 +86,12 @@ func (t *terms) gatherSubject(f *facts, s *Subject) {
 
 func (t *terms) gatherEntry(f *facts, e Entry) {
 	if id, known := t.entries[e]; known {
-		f.add(id)
+		f.addFact(id)
 	}
 }
 
 // headerCost returns the value of the domain's cost header, and whether the request has one. A value that cannot be
-// read counts as 1, and so do several: nothing says which of them the mesh set.
+// read counts as 1, and so do several: which of them the mesh set is unknown.
 func (d *CompiledDomain) headerCost(req *Request) (cost int64, given bool) {
 	if d.CostHeader == "" || req.Subject == nil || req.Evidence == nil {
 		return 0, false

@@ -13,7 +13,8 @@ import (
 // names n users.
 func manyAccounts(n int) Domain {
 	d := Domain{Name: "shop", CostHeader: "x-cost"}
-	rule := Rule{Name: "named", Scope: ScopeUser, HasScope: true, Limits: oneLimit, Match: Conditions{Methods: []string{"DELETE"}}}
+	rule := Rule{Name: "named", Scope: ScopeUser, HasScope: true, Limits: oneLimit,
+		Match: Conditions{Methods: []string{"DELETE"}}}
 	for i := range n {
 		d.Users = append(d.Users, Account{Name: fmt.Sprintf("user-%d", i), Tier: "gold", Limits: oneLimit})
 		d.Tenants = append(d.Tenants, Account{Name: fmt.Sprintf("tenant-%d", i), Limits: oneLimit})
@@ -51,8 +52,8 @@ func compileAccounts(t testing.TB, n int) *Set {
 	return set
 }
 
-// TestLookupsAreFlat: with 100,000 users, tenants and keys, no more rules are looked at and no more memory is taken than
-// with 10.
+// TestLookupsAreFlat: with 100,000 users, tenants and keys, no more rules are looked at and no more memory is taken
+// than with 10.
 func TestLookupsAreFlat(t *testing.T) {
 	const few, many = 10, 100_000
 	want := [][]string{{"tenant", "user", "per-ip"}, {"key", "per-ip"}, {"plain", "per-ip"}}
@@ -75,7 +76,8 @@ func TestLookupsAreFlat(t *testing.T) {
 	}
 	for i := range want {
 		if looked[many][i] != looked[few][i] || looked[many][i] > 4 {
-			t.Errorf("request %d: %d rules looked at among %d, %d among %d", i, looked[few][i], few, looked[many][i], many)
+			t.Errorf("request %d: %d rules looked at among %d, %d among %d", i, looked[few][i], few, looked[many][i],
+				many)
 		}
 		if allocs[many][i] != allocs[few][i] || allocs[many][i] > 5 {
 			t.Errorf("request %d: %v allocations among %d, %v among %d", i, allocs[few][i], few, allocs[many][i], many)
@@ -96,8 +98,10 @@ func TestFactsForgetTheLastRequest(t *testing.T) {
 		set        *Set
 		user, want string
 	}{
-		{large, "user-199", "named"}, {large, "nobody", "plain"}, {small, "nobody", "plain"}, {small, "user-2", "named"},
-		{large, "nobody", "plain"}, {large, "user-150", "named"}, {small, "user-150", "plain"}, {large, "nobody", "plain"},
+		{large, "user-199", "named"}, {large, "nobody", "plain"}, {small, "nobody", "plain"},
+		{small, "user-2", "named"},
+		{large, "nobody", "plain"}, {large, "user-150", "named"}, {small, "user-150", "plain"},
+		{large, "nobody", "plain"},
 	} {
 		if got := match(c.set, c.user); got != c.want {
 			t.Fatalf("%s meets %s, want %s", c.user, got, c.want)
@@ -108,12 +112,14 @@ func TestFactsForgetTheLastRequest(t *testing.T) {
 // TestSubjectLeavesNoTrace: a request over RLS after one of ext_authz, and the other way round, in the same memory.
 func TestSubjectLeavesNoTrace(t *testing.T) {
 	s := script{domain: Domain{Name: "shop", ChargeDenied: true}}
-	for _, line := range []string{"rule u scope=user limit=1/1s", "rule g scope=global limit=1/1s", "node llm : 1/minute algorithm=token_bucket post_paid"} {
+	for _, line := range []string{"rule u scope=user limit=1/1s", "rule g scope=global limit=1/1s",
+		"node llm : 1/minute algorithm=token_bucket post_paid"} {
 		s.configure(t, strings.Fields(line))
 	}
 	set := s.compile(t)
 	var used Match
-	for _, words := range []string{"> user=alice", "authz> user=alice ip=10.0.0.1", "> llm=1 user=x", "> llm=1", "authz> user=bob", "> llm=1 ; user=alice", "authz> ip=10.0.0.1"} {
+	for _, words := range []string{"> user=alice", "authz> user=alice ip=10.0.0.1", "> llm=1 user=x", "> llm=1",
+		"authz> user=bob", "> llm=1 ; user=alice", "authz> ip=10.0.0.1"} {
 		var fresh Match
 		want := runRequest(t, set, &fresh, strings.Fields(words))
 		got := runRequest(t, set, &used, strings.Fields(words))
@@ -125,7 +131,8 @@ func TestSubjectLeavesNoTrace(t *testing.T) {
 
 // TestDescriptorsBesideASubject are not read.
 func TestDescriptorsBesideASubject(t *testing.T) {
-	for _, lines := range [][]string{{"node user : 5/minute"}, {"node user : 5/minute", "rule u scope=user limit=1/1s"}} {
+	for _, lines := range [][]string{{"node user : 5/minute"},
+		{"node user : 5/minute", "rule u scope=user limit=1/1s"}} {
 		s := script{domain: Domain{Name: "shop", ChargeDenied: true}}
 		for _, line := range lines {
 			s.configure(t, strings.Fields(line))
@@ -142,14 +149,15 @@ func TestDescriptorsBesideASubject(t *testing.T) {
 	}
 }
 
-// TestCompileHandsOutResolvers: each domain gets one, the zero configuration where it has none, and refused sets get none.
+// TestCompileHandsOutResolvers: each domain gets one, the zero configuration where it has none, and refused sets get
+// none.
 func TestCompileHandsOutResolvers(t *testing.T) {
 	made := map[string]*identity.Config{}
 	opt := Options{Identity: func(domain string, cfg *identity.Config) *identity.Resolver {
 		made[domain] = cfg
 		return identity.New(*cfg, nil, identity.Options{})
 	}}
-	cfg := &identity.Config{Order: []identity.Kind{identity.MTLS}}
+	cfg := &identity.Config{Order: []identity.EvidenceKind{identity.MTLS}}
 	if set, _ := Compile([]Domain{{Name: "a"}, {Name: ""}}, opt); set != nil || len(made) > 0 {
 		t.Fatalf("resolvers %v of a refused set", made)
 	}
@@ -158,7 +166,7 @@ func TestCompileHandsOutResolvers(t *testing.T) {
 		t.Errorf("configurations %v", made)
 	}
 	if set.Domain("a").Identity == nil || set.Domain("b").Identity == nil || set.Domain("c") != nil {
-		t.Error("a domain has no resolver, or one that is not there has")
+		t.Error("a domain lacks its resolver, or a missing domain has one")
 	}
 	var none *Set
 	if none.Domain("a") != nil {

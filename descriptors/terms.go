@@ -22,7 +22,7 @@ const (
 )
 
 // terms numbers every value that a domain's conditions name, so that matching compares small numbers: a request is
-// looked up once, whatever the number of rules.
+// looked up once, for any number of rules.
 type terms struct {
 	names    [dimensions]map[string]int32 // methods, users, tenants and tiers
 	entries  map[Entry]int32
@@ -80,7 +80,7 @@ func (t *terms) network(network netip.Prefix) int32 {
 }
 
 func (t *terms) pattern(p *pattern) *pattern {
-	known := t.patterns.add(p)
+	known := t.patterns.intern(p)
 	if known == p {
 		p.term = t.next()
 	}
@@ -110,9 +110,9 @@ func (t *terms) gather(f *facts, req *Request, a *attributes) {
 	f.reset(int(t.count))
 	f.open(dimEndpoint)
 	if a.has(attrEndpoint) && t.patterns.byText != nil {
-		t.patterns.find(&f.walk, a.text[attrEndpoint])
+		t.patterns.match(&f.walk, a.text[attrEndpoint])
 		for _, p := range f.walk.found {
-			f.add(p.term)
+			f.addFact(p.term)
 		}
 	}
 	t.gatherName(f, dimMethod, a.text[attrMethod])
@@ -133,7 +133,7 @@ func (t *terms) gatherName(f *facts, d dimension, text string) {
 		return
 	}
 	if id, known := t.names[d][text]; known {
-		f.add(id)
+		f.addFact(id)
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *terms) gatherNetworks(f *facts, network netip.Prefix) {
 			continue
 		}
 		if id, known := t.networks[netip.PrefixFrom(network.Addr(), bits).Masked()]; known {
-			f.add(id)
+			f.addFact(id)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (f *facts) reset(terms int) {
 // open begins the facts of a dimension. Dimensions are opened in order, and so is the end.
 func (f *facts) open(d dimension) { f.from[d] = len(f.ids) }
 
-func (f *facts) add(id int32) {
+func (f *facts) addFact(id int32) {
 	if f.holds(id) {
 		return
 	}

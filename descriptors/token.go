@@ -5,7 +5,8 @@ import "strings"
 // TokenMarks are the characters that a token of RFC 9110 may hold besides letters and digits.
 const TokenMarks = "!#$%&'*+-.^_`|~"
 
-// Token reports whether text is a token of RFC 9110. The name of a header must be one, so that a pseudo-header is refused.
+// Token reports whether text is a token of RFC 9110. The name of a header must be one, so that a pseudo-header is
+// refused.
 func Token(text string) bool {
 	for i := range len(text) {
 		if !tokenByte(text[i]) {

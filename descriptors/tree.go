@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md tells how a descriptor walks it.
+// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md explains how a descriptor walks
+// it.
 type node struct {
-	exact map[Entry]*node  // children with a value, patterns included: a value that spells a pattern out is that pattern
+	// children with a value, patterns included: a value that spells a pattern out is that pattern
+	exact map[Entry]*node
 	wild  []*node          // children with a * in key or value, in the order in which they were declared
 	bare  map[string]*node // children without a value
 
@@ -24,8 +27,8 @@ type node struct {
 	limits    []treeLimit
 	postPaid  bool
 	reserve   int64 // of a post-paid one; 0: none
-	valueName bool  // the value at run time stands in the metric
-	detailed  bool  // all values at run time stand in the metric
+	valueName bool  // the metric has the value at run time
+	detailed  bool  // the metric has all values at run time
 }
 
 // treeLimit is one limit of a leaf.
@@ -38,8 +41,9 @@ type treeLimit struct {
 	calendar  *calendar
 }
 
-// find returns the node that the last entry matches, or nil. There is no way back: a dead end below a match is the end.
-func (n *node) find(entries []Entry) *node {
+// descend returns the node that the last entry matches, or nil. It does not go back: a dead end below a match is the
+// end.
+func (n *node) descend(entries []Entry) *node {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -116,7 +120,7 @@ func (n *node) metric(entries []Entry, own string) []string {
 	return levels
 }
 
-// appendPath appends the keys of a path. Where a pattern shares one counter, its own key stands for the client's.
+// appendPath appends the keys of a path. Where a pattern shares one counter, its own key replaces the client's.
 func appendPath(b []byte, path []*node, entries []Entry) []byte {
 	from := len(b)
 	for i := range entries {
@@ -127,25 +131,26 @@ func appendPath(b []byte, path []*node, entries []Entry) []byte {
 		if path != nil && path[i].shared {
 			key = path[i].key
 		}
-		b = appendPathPart(b, key)
+		b = keys.AppendPathPart(b, key)
 	}
-	return appendSection(b, from)
+	return keys.AppendSection(b, from)
 }
 
 // treeValues returns the identity of a descriptor: its values, with the pattern for a shared one.
-func treeValues(values []keyValue, path []*node, entries []Entry) []keyValue {
+func treeValues(values []keys.Value, path []*node, entries []Entry) []keys.Value {
 	values = values[:0]
 	for i, e := range entries {
-		v := keyValue{text: e.Value}
+		v := keys.Value{Text: e.Value}
 		if path != nil && path[i].shared {
-			v = keyValue{text: path[i].value, shared: true}
+			v = keys.Value{Text: path[i].value, Shared: true}
 		}
 		values = append(values, v)
 	}
 	return values
 }
 
-// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent it.
+// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent
+// it.
 func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	var path []*node
 	if n != nil {
@@ -153,7 +158,7 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	}
 	s.values = treeValues(s.values, path, entries)
 	s.key = append(s.key[:0], d.head...)
-	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = d.keys.AppendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
 	s.key = append(s.key, ':')
 	if n != nil && n.pathText != "" {
@@ -163,7 +168,7 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	s.key = appendPath(s.key, path, entries)
 }
 
-// findLeaves finds each descriptor's node, and says which of them feed the tree alone.
+// findLeaves finds each descriptor's node, and returns which of them feed the tree alone.
 func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 	s := &m.scratch
 	s.nodes = append(s.nodes[:0], make([]*node, len(req.Descriptors))...)
@@ -177,7 +182,7 @@ func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 			}
 			m.BadLimits++
 		}
-		n := d.tree.find(descriptor.Entries)
+		n := d.tree.descend(descriptor.Entries)
 		if n == nil || len(n.limits) == 0 {
 			continue
 		}
@@ -246,6 +251,7 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		op, cost := req.spends(i, 1, n.postPaid)
 		op, cost = reserving(n.reserve, op, cost)
 		each := d.ChargeDenied && !(n.reserve > 0 && op == limit.Spend) // a reservation that does not fit takes nothing
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op, Mode: l.effect.Mode, Each: each})
+		m.addCharge(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op,
+			Mode: l.effect.Mode, Each: each})
 	}
 }

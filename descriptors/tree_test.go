@@ -73,7 +73,8 @@ func TestTreeAgainstTheReferenceWalk(t *testing.T) {
 		for range 100 {
 			entries := make([]Entry, r.IntN(5))
 			for i := range entries {
-				entries[i] = Entry{[]string{"a", "b", "ab", "c"}[r.IntN(4)], []string{"", "x", "y", "xy", "z", "x*"}[r.IntN(6)]}
+				entries[i] = Entry{[]string{"a", "b", "ab", "c"}[r.IntN(4)],
+					[]string{"", "x", "y", "xy", "z", "x*"}[r.IntN(6)]}
 			}
 			set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: entries}}}, &m)
 			want := walkNaive(d.Tree, entries)

@@ -17,10 +17,13 @@ func TestWhoseReadsTheKeyBack(t *testing.T) {
 		return Rule{Name: name, Scope: scope, HasScope: true, Limits: one}
 	}
 	domain := Domain{Name: "sh|op", Rules: []Rule{
-		rule("all", ScopeGlobal), rule("both", ScopeUser|ScopeEndpoint), rule("client", ScopeClient), rule("ip", ScopeIP),
+		rule("all", ScopeGlobal), rule("both", ScopeUser|ScopeEndpoint), rule("client", ScopeClient),
+		rule("ip", ScopeIP),
 	}, Tree: []Node{{Key: "a/b", Nodes: []Node{{Key: "c", Limits: one}}}}}
-	user := Request{Domain: "sh|op", Subject: &Subject{Path: "/a b/{c}", Client: identity.Client{User: "al:i|ce%", Address: netip.MustParseAddr("2001:db8::1")}}}
-	guest := Request{Domain: "sh|op", Subject: &Subject{Path: "/", Client: identity.Client{Address: netip.MustParseAddr("192.0.2.7")}}}
+	user := Request{Domain: "sh|op", Subject: &Subject{Path: "/a b/{c}", Client: identity.Client{User: "al:i|ce%",
+		Address: netip.MustParseAddr("2001:db8::1")}}}
+	guest := Request{Domain: "sh|op",
+		Subject: &Subject{Path: "/", Client: identity.Client{Address: netip.MustParseAddr("192.0.2.7")}}}
 	tree := Request{Domain: "sh|op", Descriptors: []Descriptor{{Entries: []Entry{{"a/b", "x|y"}, {"c", "z~ip"}}}}}
 	for _, coLocate := range []bool{false, true} {
 		domain.CoLocate = coLocate
@@ -56,5 +59,20 @@ func TestWhoseReadsTheKeyBack(t *testing.T) {
 				t.Errorf("rule %s does not count", c.rule)
 			}
 		}
+	}
+}
+
+func TestHitsOfADescriptor(t *testing.T) {
+	req := &Request{Hits: 4, Descriptors: []Descriptor{
+		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63},
+		{HitsGiven: true, Hits: 7, NegativeHits: true},
+	}}
+	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
+		if got := req.Spends(i); got != want {
+			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
+		}
+	}
+	if got := (&Request{Descriptors: make([]Descriptor, 1)}).Spends(0); got != 1 {
+		t.Errorf("hits of a request that gives none = %d, want 1", got)
 	}
 }

@@ -13,7 +13,8 @@ const RulePenalty = "~penalty"
 
 // The words of a rule file.
 var (
-	actionWords  = [...]string{Reject: "reject", Throttle: "throttle", LogOnly: "log_only", Block: "block", Allow: "allow"}
+	actionWords = [...]string{Reject: "reject", Throttle: "throttle", LogOnly: "log_only", Block: "block",
+		Allow: "allow"}
 	failureWords = [...]string{FailLocal: "local", FailStayLocal: "local", FailOpen: "open", FailClosed: "closed"}
 	headerWords  = [...]string{HeadersX: "x-ratelimit", HeadersIETF: "ietf", HeadersBoth: "both", HeadersNone: "none"}
 )
@@ -42,7 +43,8 @@ func (e *Effect) Title() string {
 	return e.Rule
 }
 
-// Shown is what a header shows as the limit: the count, or the burst where that is more, so that no more than that is ever left.
+// Shown is what a header shows as the limit: the count, or the burst where that is more, so that no more than that is
+// ever left.
 func (e *Effect) Shown() int64 { return max(e.Limit.Count, e.Limit.Capacity(), 0) }
 
 // Carries reports whether the response has a header of its own of this name. A nil response has none.

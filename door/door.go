@@ -1,12 +1,13 @@
-// Package door carries one unary call from wire bytes to wire bytes, whatever happens on the way: what both gRPC doors
-// share.
+// Package door carries one unary call from wire bytes to wire bytes, and recovers from panics on the way: what both
+// gRPC doors share.
 //
-// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded is
-// an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
+// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded
+// is an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
 package door
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -21,15 +22,16 @@ const (
 	KeepEntries = 1 << 10  // of each list
 )
 
-// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither argument.
+// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither
+// argument.
 type Decider interface {
 	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
 }
 
 // Message is what a door reads. One goroutine uses it at a time, for one call after the other.
 type Message interface {
-	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are no
-	// such message.
+	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are
+	// not such a message.
 	ParseWire(wire []byte) error
 	// Asked returns what the message asks, which is valid until it is released.
 	Asked() *descriptors.Request
@@ -38,7 +40,8 @@ type Message interface {
 	Release() (keep bool)
 }
 
-// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as it is.
+// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as
+// it is.
 type ender interface{ End() }
 
 // Render appends what a verdict comes to.
@@ -46,6 +49,7 @@ type Render func(b []byte, req *descriptors.Request, v *engine.Verdict) []byte
 
 // Config is what a Door needs. All but OnPanic must be set.
 type Config struct {
+	Name    string           // of the door, in metrics, logs and traces
 	Service grpc.ServiceDesc // as generated: its name and, for reflection, its file are used
 	Method  string           // the method's name in it
 	Engine  Decider
@@ -53,8 +57,8 @@ type Config struct {
 	Write   Render         // the whole answer
 	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic gets each panic. The call is answered all the same. It may be called from many goroutines. Default:
-	// nothing.
+	// OnPanic gets each panic, and each verdict that does not fit its request. The call is answered all the same. It
+	// may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
 }
 
@@ -93,7 +97,7 @@ func (d *Door) newCall() *call {
 	return c
 }
 
-func (d *Door) take() *call { return d.calls.Get().(*call) }
+func (d *Door) acquire() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
@@ -118,10 +122,12 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 	}, d)
 }
 
-// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call that a panic
-// outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is empty.
-func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
-	c := d.take()
+// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call
+// that a panic outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is
+// empty.
+func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (
+	reply any, err error) {
+	c := d.acquire()
 	defer d.give(c)
 	if !d.guard(c, func() { reply, err = d.handle(ctx, c, dec, interceptor) }) {
 		return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}, nil
@@ -129,20 +135,16 @@ func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, intercept
 	return reply, err
 }
 
-// guard calls f and reports whether f returned. It is the one place in this package that recovers from a panic.
+// guard calls f and reports whether f returned. After a panic the memory of the call is not used again.
 func (d *Door) guard(c *call, f func()) (returned bool) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.spoilt = true
-			d.config.OnPanic(fault)
-		}
-	}()
-	f()
-	return true
+	returned = engine.Guard(d.config.OnPanic, f)
+	c.spoilt = c.spoilt || !returned
+	return returned
 }
 
 // handle decodes the message, and answers it behind the interceptor.
-func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any,
+	error) {
 	err := dec(c.message)
 	if err != nil {
 		return nil, err
@@ -164,10 +166,10 @@ func (d *Door) reply(ctx context.Context, c *call) *Reply {
 	return r
 }
 
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
-// message; anything else gets a decision.
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
+// not message; anything else gets a decision.
 func (d *Door) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
-	c := d.take()
+	c := d.acquire()
 	defer d.give(c)
 	err := c.message.ParseWire(request)
 	if err != nil {
@@ -182,15 +184,21 @@ func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
 	return d.render(c, b)
 }
 
-// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a decider may
-// fill in only a part. After a panic it is empty, which admits.
+// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a
+// decider may fill in only a part. After a panic it is empty, which admits.
 func (d *Door) decide(ctx context.Context, c *call) {
 	if c.decided {
 		c.verdict.Empty()
 	}
 	c.decided = true
-	if !d.guard(c, func() { d.config.Engine.Decide(ctx, c.message.Asked(), &c.verdict) }) {
+	req := c.message.Asked()
+	req.Door = d.config.Name
+	if !d.guard(c, func() { d.config.Engine.Decide(ctx, req, &c.verdict) }) {
 		c.verdict = engine.Verdict{}
+		return
+	}
+	if got, want := len(c.verdict.Statuses), len(req.Descriptors); got != want {
+		d.config.OnPanic(fmt.Errorf("a verdict must have a status for each of %d descriptors, not %d", want, got))
 	}
 }
 

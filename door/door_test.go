@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestBothWaysAnswerAlike(t *testing.T) {
@@ -20,10 +21,7 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 	if got := send(t, d, "shop", nil); got != want {
 		t.Errorf("over gRPC: %q, want %q", got, want)
 	}
-	got, err := d.Answer(t.Context(), []byte("shop"), []byte("before "))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(d.Answer(t.Context(), []byte("shop"), []byte("before ")))(t)
 	if string(got) != "before "+want {
 		t.Errorf("appended: %q, want %q", got, "before "+want)
 	}
@@ -32,10 +30,7 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 func TestAReplyOutlivesItsCall(t *testing.T) {
 	d := New(config(refuse))
 	dec := func(v any) error { return v.(*note).ParseWire([]byte("mine")) }
-	reply, err := d.Handle(d, t.Context(), dec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(d.Handle(d, t.Context(), dec, nil))(t)
 	for range 20 { // the pool may forget
 		send(t, d, "else", nil)
 	}
@@ -113,10 +108,7 @@ func TestAPanicIsAnsweredAndTold(t *testing.T) {
 }
 
 func TestAPanicWhileDecodingAdmits(t *testing.T) {
-	reply, err := New(config(refuse)).Handle(nil, t.Context(), func(any) error { panic("boom") }, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(New(config(refuse)).Handle(nil, t.Context(), func(any) error { panic("boom") }, nil))(t)
 	if got := string(reply.(*Reply).Wire().Materialize()); got != ": yes" {
 		t.Errorf("answered %q", got)
 	}
@@ -126,10 +118,7 @@ func TestAPanicWhileRenderingKeepsWhatStoodBefore(t *testing.T) {
 	cfg := config(refuse)
 	cfg.Write = unwritable
 	before := append(make([]byte, 0, 100), "before "...)
-	got, err := New(cfg).Answer(t.Context(), []byte("shop"), before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(New(cfg).Answer(t.Context(), []byte("shop"), before))(t)
 	if string(got) != "before shop: no" {
 		t.Errorf("answered %q", got)
 	}
@@ -139,7 +128,7 @@ func TestOnlyAnUndecodableMessageIsAnError(t *testing.T) {
 	d := New(config(refuse))
 	_, err := handle(t, d, "garbled", nil)
 	if err == nil {
-		t.Error("the handler answers bytes that are no message")
+		t.Error("the handler answers bytes that are not a message")
 	}
 	out, err := d.Answer(t.Context(), []byte("garbled"), []byte("before"))
 	if err == nil || string(out) != "before" {
@@ -161,7 +150,9 @@ func TestInterceptorsSeeTheCallAndHaveTheLastWord(t *testing.T) {
 		t.Errorf("the interceptor saw %q", seen)
 	}
 	shed := errors.New("shed")
-	_, err := handle(t, d, "shop", func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { return nil, shed })
+	_, err := handle(t, d, "shop", func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
+		return nil, shed
+	})
 	if !errors.Is(err, shed) {
 		t.Errorf("the interceptor's error became %v", err)
 	}
@@ -194,10 +185,7 @@ func TestTheDeciderGetsTheCallersContext(t *testing.T) {
 	d := New(config(func(ctx context.Context, _ *descriptors.Request, _ *engine.Verdict) { seen, _ = ctx.Deadline() }))
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
 	defer cancel()
-	_, err := d.Answer(ctx, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Answer(ctx, nil, nil))(t)
 	if want, _ := ctx.Deadline(); !seen.Equal(want) {
 		t.Errorf("deadline %v, want %v", seen, want)
 	}
@@ -234,10 +222,14 @@ func TestMemoryIsReused(t *testing.T) {
 		{name: "an ordinary call", wire: "shop", decide: refuse, reused: true},
 		{name: "an undecodable one", wire: "garbled", decide: refuse, reused: true},
 		{name: "a large message", wire: "shop", decide: refuse, large: true, released: 1},
-		{name: "many statuses", wire: "shop", decide: func(_ context.Context, _ *descriptors.Request, v *engine.Verdict) {
+		{name: "many statuses", wire: "shop", decide: func(_ context.Context, _ *descriptors.Request,
+			v *engine.Verdict) {
 			v.Statuses = make([]engine.Status, KeepEntries+1)
 		}},
-		{name: "a panic: the message may still be read", wire: "shop", decide: func(context.Context, *descriptors.Request, *engine.Verdict) { panic("boom") }},
+		{name: "a panic: the message may still be read", wire: "shop",
+			decide: func(context.Context, *descriptors.Request, *engine.Verdict) {
+				panic("boom")
+			}},
 	} {
 		var made []*note
 		cfg := config(c.decide)

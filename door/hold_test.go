@@ -10,7 +10,8 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -19,30 +20,18 @@ import (
 func TestAnAnswerThatIsNeverSentIsNotHeld(t *testing.T) {
 	limit := connlimit.New(1<<20, slog.New(slog.DiscardHandler))
 	t.Cleanup(limit.Close)
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer socket.Close()
-	client, err := net.Dial("tcp", socket.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(net.Dial("tcp", socket.Addr().String()))(t)
 	defer client.Close()
-	conn, err := limit.Listen(socket, connlimit.Kind{Bytes: 1, HTTP2: true}).Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(limit.Listen(socket, connlimit.Kind{Bytes: 1, HTTP2: true}).Accept())(t)
 	defer conn.Close()
 	idle := limit.Stats().Bytes
 	d, _ := pooled(refuse)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
 	dec := func(v any) error { return v.(*note).ParseWire([]byte(strings.Repeat("a", longReply))) }
 	for _, free := range []bool{true, false} {
-		reply, err := d.Handle(nil, ctx, dec, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(d.Handle(nil, ctx, dec, nil))(t)
 		sent := reply.(*Reply).Wire()
 		if held := limit.Stats().Bytes - idle; held < longReply {
 			t.Fatalf("%d bytes are held for an answer that is being sent", held)

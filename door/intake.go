@@ -25,16 +25,16 @@ const (
 // chunk is how many bytes a message takes from an intake at once. Up to that a message is small and not counted.
 const chunk = 64 << 10
 
-// Intake bounds what messages may bring: each one alone, and the memory of all large ones that are being answered. The doors of
-// a sidecar share one. It is safe for concurrent use.
+// Intake bounds what messages may bring: each one alone, and the memory of all large ones that are being answered. The
+// doors of a sidecar share one. It is safe for concurrent use.
 type Intake struct {
 	maxBytes int
 	memory   int64
 	used     atomic.Int64
 }
 
-// NewIntake makes an intake for messages of at most maxBytes (0: 1 MiB). The large ones together take at most so much memory (0: no
-// bound), except that one alone is always taken.
+// NewIntake makes an intake for messages of at most maxBytes (0: 1 MiB). The large ones together take at most so much
+// memory (0: no bound), except that one alone is always taken.
 func NewIntake(maxBytes int, memory int64) *Intake {
 	if maxBytes <= 0 {
 		maxBytes = defaultMaxBytes
@@ -50,8 +50,8 @@ func (i *Intake) MaxBytes() int {
 	return i.maxBytes
 }
 
-// take adds bytes to what a message has taken, unless it would be too much beside others.
-func (i *Intake) take(taken, more int64) bool {
+// reserve adds bytes to what a message has taken, unless it would be too much beside others.
+func (i *Intake) reserve(taken, more int64) bool {
 	used := i.used.Add(more)
 	others := used - taken - more
 	if i.memory > 0 && used > i.memory && others > 0 {
@@ -61,7 +61,8 @@ func (i *Intake) take(taken, more int64) bool {
 	return true
 }
 
-// Share is the part of an intake that one message has. Without an intake it bounds the message alone. One goroutine uses it at a time.
+// Share is the part of an intake that one message has. Without an intake it bounds the message alone. One goroutine
+// uses it at a time.
 type Share struct {
 	Intake *Intake
 	Excess string // why the message is refused unread; empty: it is not
@@ -88,7 +89,7 @@ func (s *Share) Add(bytes int) bool {
 		return true
 	}
 	more := (s.need - s.taken + chunk - 1) / chunk * chunk
-	if !s.Intake.take(s.taken, more) {
+	if !s.Intake.reserve(s.taken, more) {
 		s.Excess = ExcessMemory
 		return false
 	}

@@ -11,11 +11,17 @@ func TestOneMessageIsBounded(t *testing.T) {
 		fill   func(s *Share) bool
 		excess string
 	}{
-		"1 MiB":                          {nil, func(s *Share) bool { return !s.Exceeds(1 << 20) }, ""},
-		"a byte more":                    {nil, func(s *Share) bool { return !s.Exceeds(1<<20 + 1) }, ExcessBytes},
-		"its own bound":                  {NewIntake(100, 0), func(s *Share) bool { return !s.Exceeds(101) }, ExcessBytes},
-		"10,000 descriptors":             {NewIntake(0, 1), func(s *Share) bool { return addDescriptors(s, MaxDescriptors) }, ""},
-		"one more":                       {NewIntake(0, 1), func(s *Share) bool { return addDescriptors(s, MaxDescriptors+1) }, ExcessDescriptors},
+		"1 MiB":       {nil, func(s *Share) bool { return !s.Exceeds(1 << 20) }, ""},
+		"a byte more": {nil, func(s *Share) bool { return !s.Exceeds(1<<20 + 1) }, ExcessBytes},
+		"its own bound": {NewIntake(100, 0), func(s *Share) bool {
+			return !s.Exceeds(101)
+		}, ExcessBytes},
+		"10,000 descriptors": {NewIntake(0, 1), func(s *Share) bool {
+			return addDescriptors(s, MaxDescriptors)
+		}, ""},
+		"one more": {NewIntake(0, 1), func(s *Share) bool {
+			return addDescriptors(s, MaxDescriptors+1)
+		}, ExcessDescriptors},
 		"alone above the memory for all": {NewIntake(0, 1), func(s *Share) bool { return s.Add(100 << 20) }, ""},
 	} {
 		s := Share{Intake: c.intake}

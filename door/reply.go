@@ -9,10 +9,11 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 )
 
-// replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above that.
+// replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above
+// that.
 const replyBytes = 2 << 10
 
 // longReply is how long an answer is that counts for its peer until the peer has taken it. A shorter one is part of
@@ -34,14 +35,14 @@ type held struct {
 	bytes int
 }
 
-// begin counts bytes.
-func (h *held) begin(to net.Addr, bytes int) {
+// hold counts bytes.
+func (h *held) hold(to net.Addr, bytes int) {
 	h.to, h.bytes = to, bytes
 	connlimit.Hold(to, bytes)
 }
 
-// end gives them back.
-func (h *held) end() {
+// release gives them back.
+func (h *held) release() {
 	if h.to != nil {
 		connlimit.Hold(h.to, -h.bytes)
 		h.to = nil
@@ -52,19 +53,20 @@ func (h *held) end() {
 func newReply(pool *sync.Pool) *Reply {
 	r := &Reply{wire: make([]byte, 0, replyBytes), held: new(held)}
 	r.again = recycler{reply: r, pool: pool}
-	runtime.AddCleanup(r, (*held).end, r.held) // gRPC frees no answer that comes after its client broke off the call
+	// gRPC frees no answer that comes after its client broke off the call
+	runtime.AddCleanup(r, (*held).release, r.held)
 	return r
 }
 
-// Wire hands over the answer's wire bytes. It is for one caller, once: when the buffers are freed, another call gets their
-// memory and the reply's.
+// Wire hands over the answer's wire bytes. It is for one caller, once: when the buffers are freed, another call gets
+// their memory and the reply's.
 func (r *Reply) Wire() mem.BufferSlice {
 	if r.again.pool == nil {
 		r.buffers[0] = mem.SliceBuffer(r.wire)
 		return r.buffers[:]
 	}
 	if r.to != nil {
-		r.held.begin(r.to, cap(r.wire))
+		r.held.hold(r.to, cap(r.wire))
 	}
 	r.buffers[0] = mem.NewBuffer(&r.wire, &r.again)
 	return r.buffers[:]
@@ -92,10 +94,10 @@ func (r *recycler) Get(length int) *[]byte {
 	return &b
 }
 
-// Put is told that the last reader is done.
+// The last reader calls Put.
 func (r *recycler) Put(*[]byte) {
 	r.reply.to = nil
-	r.reply.held.end()
+	r.reply.held.release()
 	if cap(r.reply.wire) <= KeepBytes {
 		r.pool.Put(r.reply)
 	}

@@ -35,14 +35,14 @@ func (n *note) Release() (keep bool) {
 	return !n.large
 }
 
-// script decides as it is told.
+// script returns the verdicts of the test.
 type script func(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
 	s(ctx, req, v)
 }
 
-// refuse says no, and why.
+// refuse returns an error with its reason.
 func refuse(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	v.Refused, v.Degraded = true, "since "+req.Domain
 }

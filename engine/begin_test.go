@@ -58,7 +58,10 @@ func TestBeginDecidesWhatNeedsNoWaiting(t *testing.T) {
 func TestFinishAsksOnceForAllVerdicts(t *testing.T) {
 	way, seen := newGate(), map[*engine.Verdict]int{}
 	b := newBench(t, func(c *engine.Config) {
-		c.Store, c.OnVerdict = way, func(_ *descriptors.Request, v *engine.Verdict) { seen[v]++ }
+		c.Store = way
+		c.Observers = []engine.Observer{func(_ context.Context, _ *descriptors.Request, v *engine.Verdict) {
+			seen[v]++
+		}}
 	}, policy(descriptors.FailOpen, 3))
 	var verdicts []*engine.Verdict
 	for i, user := range []string{"a", "a", "a", "", "a", "b"} {

@@ -27,8 +27,10 @@ func TestQuotasEndWithTheStoresDay(t *testing.T) {
 		for i, refused := range []bool{false, false, false, true} {
 			v := b.ask([]string{"user", "alice"})
 			want(t, "the first day", v, refused)
-			if i == 1 && v.Statuses[0].ResetAfter != rest || refused && v.RetryAfter != rest { // the first brings the time
-				t.Fatalf("%v ahead: reset after %v, retry after %v; want %v", ahead, v.Statuses[0].ResetAfter, v.RetryAfter, rest)
+			// the first brings the time
+			if i == 1 && v.Statuses[0].ResetAfter != rest || refused && v.RetryAfter != rest {
+				t.Fatalf("%v ahead: reset after %v, retry after %v; want %v", ahead, v.Statuses[0].ResetAfter,
+					v.RetryAfter, rest)
 			}
 		}
 		here = here.Add(rest - time.Microsecond)

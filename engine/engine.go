@@ -25,7 +25,7 @@ type Counter interface {
 	Reset(ctx context.Context, keys []string) error
 }
 
-// Config says how an Engine decides. Store is required.
+// Config sets up an Engine. Store is required.
 type Config struct {
 	Store Counter // the truth
 	// Share decides in this process for rules with the failure policy `local` what Store left undecided. It counts
@@ -38,19 +38,26 @@ type Config struct {
 	ReservedBytes int64 // memory that reservations of post-paid requests may take; 0: 40 MiB
 	Shadow        bool  // the whole sidecar counts and refuses nothing
 	Quota         bool  // every descriptor of a tree is in quota mode
-	Waiters       int   // throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
-	Now           func() time.Time
-	Records       Records // what is known about identities beside the rules; nil: nothing
+	// throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
+	Waiters int
+	Now     func() time.Time
+	Records Records // what is known about identities beside the rules; nil: nothing
 	// Hold, where given, takes the place of waiting for a throttled request's token, on clocks that are not the
 	// machine's. Verdicts have that wait as Waited. Nil: the answer is held in real time.
-	Hold func(wait time.Duration)
-	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
-	OnVerdict func(req *descriptors.Request, v *Verdict)
+	Hold      func(wait time.Duration)
+	Observers []Observer
+	// OnDecide, where given, changes the context of a decision: that of the store, and of the observers.
+	OnDecide func(ctx context.Context) context.Context
+	Timed    bool // verdicts have Began and Took
 	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the
 	// reply came too late. It must not block.
 	OnOverAdmitted func(domain *descriptors.CompiledDomain, effect *descriptors.Effect)
 	OnPanic        func(recovered any) // sees what was recovered; the request is answered all the same
 }
+
+// Observer sees each verdict before its door does, and all that the verdict carries. It must not block, nor keep what
+// it gets. A panic of it changes neither the verdict nor what other observers see.
+type Observer func(ctx context.Context, req *descriptors.Request, v *Verdict)
 
 // Engine decides requests under the rule set in use. It is safe for concurrent use.
 type Engine struct {
@@ -72,9 +79,6 @@ func New(cfg Config) *Engine {
 	}
 	cfg.Clock = cmp.Or(cfg.Clock, NewClock(cfg.Now))
 	cfg.Waiters = cmp.Or(max(cfg.Waiters, 0), defaultWaiters)
-	if cfg.OnVerdict == nil {
-		cfg.OnVerdict = func(*descriptors.Request, *Verdict) {}
-	}
 	if cfg.OnOverAdmitted == nil {
 		cfg.OnOverAdmitted = func(*descriptors.CompiledDomain, *descriptors.Effect) {}
 	}
@@ -105,8 +109,11 @@ func (e *Engine) Use(set *descriptors.Set) { e.set.Store(set) }
 func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
 
 // Decide fills v with what req gets. It always decides: trouble is answered by the failure policy of the rules that
-// matched, and by admission where none had matched yet. A panic of OnVerdict leaves the verdict as it is.
+// matched, and by admission where none had matched yet.
 func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
+	if e.cfg.OnDecide != nil {
+		ctx = e.cfg.OnDecide(ctx)
+	}
 	if !e.Begin(ctx, req, v) {
 		e.Finish(ctx, v)
 	}
@@ -116,7 +123,10 @@ func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdic
 // and v keeps req until then.
 func (e *Engine) Begin(ctx context.Context, req *descriptors.Request, v *Verdict) (done bool) {
 	v.reset(req)
-	e.step(v, func() { e.begin(ctx, v) })
+	if e.cfg.Timed {
+		v.Began = e.cfg.Now()
+	}
+	e.step(ctx, v, func() { e.begin(ctx, v) })
 	return v.done
 }
 
@@ -132,29 +142,29 @@ func (e *Engine) Finish(ctx context.Context, verdicts ...*Verdict) {
 	e.ask(ctx, e.cfg.Store, requests...)
 	decided := e.cfg.Now()
 	for _, v := range verdicts {
-		e.step(v, func() { e.finish(ctx, v) })
+		e.step(ctx, v, func() { e.finish(ctx, v) })
 	}
 	for _, v := range verdicts {
-		e.step(v, func() {
+		e.step(ctx, v, func() {
 			e.wait(ctx, v, decided)
-			e.end(v)
+			e.end(ctx, v)
 		})
 	}
 }
 
 // step runs a step of a verdict that is not done. If it panics, the rules' policies decide.
-func (e *Engine) step(v *Verdict, step func()) {
-	if !v.done && !e.guard(step) {
+func (e *Engine) step(ctx context.Context, v *Verdict, step func()) {
+	if !v.done && !Guard(e.cfg.OnPanic, step) {
 		e.despite(v)
-		e.end(v)
+		e.end(ctx, v)
 	}
 }
 
-// guard calls f and reports whether f returned. It is the one place in this package that recovers from a panic.
-func (e *Engine) guard(f func()) (returned bool) {
+// Guard calls f and reports whether f returned. A panic goes to onPanic: an answer must not depend on it.
+func Guard(onPanic func(fault any), f func()) (returned bool) {
 	defer func() {
-		if r := recover(); r != nil {
-			e.cfg.OnPanic(r)
+		if fault := recover(); fault != nil {
+			onPanic(fault)
 		}
 	}()
 	f()
@@ -179,7 +189,7 @@ func (e *Engine) begin(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.fold(v)
-	e.end(v)
+	e.end(ctx, v)
 }
 
 // finish is all that follows from the reply of the store, but for holding the answer.
@@ -193,7 +203,7 @@ func (e *Engine) finish(ctx context.Context, v *Verdict) {
 }
 
 // dueOf is when a question has to be answered: four fifths of the caller's time are for it, and the rest for the
-// answer's way back. It is zero where the caller has no deadline.
+// answer's way back. It is zero without a deadline of the caller.
 func dueOf(ctx context.Context) time.Time {
 	if deadline, ok := ctx.Deadline(); ok {
 		return time.Now().Add(time.Until(deadline) * 8 / 10)
@@ -203,7 +213,7 @@ func dueOf(ctx context.Context) time.Time {
 
 // ask asks a Counter. What a panic leaves behind may have been charged.
 func (e *Engine) ask(ctx context.Context, c Counter, requests ...*limit.Request) {
-	if len(requests) == 0 || e.guard(func() { c.Ask(ctx, requests...) }) {
+	if len(requests) == 0 || Guard(e.cfg.OnPanic, func() { c.Ask(ctx, requests...) }) {
 		return
 	}
 	for _, r := range requests {
@@ -227,16 +237,21 @@ func (e *Engine) observe(v *Verdict) {
 	}
 }
 
-// end completes a verdict that stands.
-func (e *Engine) end(v *Verdict) {
+// end completes a verdict that stands, and shows it to the observers.
+func (e *Engine) end(ctx context.Context, v *Verdict) {
 	v.done = true
-	e.guard(func() {
+	Guard(e.cfg.OnPanic, func() {
 		if v.crowded && v.Refused && v.Refusing.Action == descriptors.Throttle {
 			e.queue.turned.Add(1)
 		}
 		e.reserve(v)
 		e.follow(v)
 	})
-	e.guard(func() { e.cfg.OnVerdict(v.asked, v) })
+	if e.cfg.Timed {
+		v.Took = e.cfg.Now().Sub(v.Began)
+	}
+	for _, observe := range e.cfg.Observers {
+		Guard(e.cfg.OnPanic, func() { observe(ctx, v.asked, v) })
+	}
 	v.asked = nil
 }

@@ -53,7 +53,8 @@ func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
 	b := newBench(t, nil, ruled(bucket("all", descriptors.ScopeGlobal, 1)))
 	v := b.ask([]string{"path", strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)})
 	if !v.Refused || v.Excess != "path" || !v.Statuses[0].Over {
-		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess, v.Statuses)
+		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess,
+			v.Statuses)
 	}
 	want(t, "a long path with one reading", b.ask([]string{"path", "/a/" + strings.Repeat("b", 5000)}), false)
 }

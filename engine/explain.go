@@ -13,7 +13,7 @@ import (
 // what the store is asked differs. Decisions[i].Remaining is what would be left afterwards.
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
 	v.reset(req)
-	if !e.guard(func() {
+	if !Guard(e.cfg.OnPanic, func() {
 		counts := e.match(ctx, v)
 		if v.Match.Domain != nil && v.Excess == "" {
 			how = v.Match.Domain.Explain(req, &v.Match)

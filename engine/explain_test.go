@@ -66,7 +66,7 @@ type shown struct {
 }
 
 func show(v *engine.Verdict) shown {
-	t := shown{Outcome: v.Outcome().String(), Status: v.HTTPStatus(), Cost: v.Cost, Charges: len(v.Match.Charges)}
+	t := shown{Outcome: v.Outcome.String(), Status: v.HTTPStatus, Cost: v.Cost, Charges: len(v.Match.Charges)}
 	if v.Refusing != nil {
 		t.Rule = v.Refusing.Rule
 	}
@@ -96,7 +96,8 @@ func anyRequest(r *rand.Rand) *descriptors.Request {
 	for range 1 + r.IntN(3) {
 		d := descriptors.Descriptor{}
 		for _, e := range [][2]string{
-			{"user", user}, {"path", path}, {"method", method}, {"remote_address", ip}, {"tenant", tenant}, {"quota", "a"},
+			{"user", user}, {"path", path}, {"method", method}, {"remote_address", ip}, {"tenant", tenant},
+			{"quota", "a"},
 		} {
 			if r.IntN(3) == 0 && e[1] != "" {
 				d.Entries = append(d.Entries, descriptors.Entry{Key: e[0], Value: e[1]})
@@ -139,7 +140,8 @@ func TestExplainSaysWhatTheDecisionSays(t *testing.T) {
 				foreseen.Rule, foreseen.Left, foreseen.Cost = decided.Rule, decided.Left, decided.Cost
 			}
 			if diff := cmp.Diff(decided, foreseen) + cmp.Diff(show(&said), show(&twice)); diff != "" {
-				t.Fatalf("seed %d, request %d: %+v, subject %+v\nthe decision (-) and the explanation (+):\n%s", seed, n,
+				t.Fatalf("seed %d, request %d: %+v, subject %+v\nthe decision (-) and the explanation (+):\n%s", seed,
+					n,
 					req.Descriptors, req.Subject, diff)
 			}
 			e.now = e.now.Add(time.Duration(r.IntN(300)) * time.Millisecond)

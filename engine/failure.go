@@ -69,10 +69,12 @@ func (e *Engine) despite(v *Verdict) {
 	for i := range v.Decisions {
 		v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 	}
-	e.guard(func() {
+	if !Guard(e.cfg.OnPanic, func() {
 		v.byPolicies(false)
 		e.fold(v)
-	})
+	}) {
+		v.Conclude()
+	}
 }
 
 // open makes a request of the charges that are undecided.

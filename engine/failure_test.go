@@ -13,7 +13,8 @@ import (
 // TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
 func TestEachPolicy(t *testing.T) {
 	for p, refused := range map[descriptors.Failure][3]bool{
-		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
+		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false,
+			true},
 	} {
 		b, _ := failing(t, nil, policy(p, 2))
 		for i := range refused {
@@ -56,7 +57,8 @@ func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
 				v := f.send(0, request("joe", "acme", 1))
 				want(t, "with a spent limit", v, true)
 				if v.RetryAfter != time.Minute || v.Refusing.Rule != "tenant" {
-					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter, v.Refusing.Rule)
+					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter,
+						v.Refusing.Rule)
 				}
 			}
 			f.set(func() { f.known = nothing })
@@ -92,7 +94,8 @@ func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptor
 
 func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 	for policyOf, refused := range map[descriptors.Failure][2]bool{
-		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
+		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true},
+		descriptors.FailLocal: {false, true},
 	} {
 		panics := 0
 		b, _ := failing(t, func(c *engine.Config) {
@@ -122,22 +125,27 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 		}, pair(policy))
 		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
-			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics,
+				v.RetryAfter)
 		}
 	}
 }
 
 // TestAVerdictStandsDespiteAPanicOfItsObserver, and each of several verdicts is seen.
 func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
-	panics := 0
+	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
-		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
+		c.OnPanic = func(any) { panics++ }
+		c.Observers = []engine.Observer{
+			func(context.Context, *descriptors.Request, *engine.Verdict) { panic("of a test") },
+			func(context.Context, *descriptors.Request, *engine.Verdict) { seen++ },
+		}
 	}, pair(descriptors.FailOpen))
 	for i := range 6 {
 		want(t, "of 4", b.decide(request("joe", "acme", 1)), i >= 4)
 	}
-	if panics != 6 {
-		t.Errorf("OnPanic saw %d panics, want 6", panics)
+	if panics != 6 || seen != 6 {
+		t.Errorf("OnPanic saw %d panics and the other observer %d verdicts, want 6 each", panics, seen)
 	}
 }
 
@@ -146,10 +154,10 @@ func TestAPanicWhileMatchingAdmits(t *testing.T) {
 	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
 		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
-		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ }
+		c.Observers = []engine.Observer{func(context.Context, *descriptors.Request, *engine.Verdict) { seen++ }}
 	}, policy(descriptors.FailClosed, 1))
 	v := b.decide(request("u", "", 1))
-	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
-		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome(), panics, seen)
+	if v.Refused || v.Degraded != "panic" || v.Outcome != engine.Unknown || panics != 1 || seen != 1 {
+		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome, panics, seen)
 	}
 }

@@ -26,6 +26,7 @@ func (e *Engine) fold(v *Verdict) {
 		}
 	}
 	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
+	v.Conclude()
 }
 
 // refuseUncounted refuses a request that no limit was asked about, on its first descriptor.
@@ -76,7 +77,7 @@ func (v *Verdict) foldDecision(i int, room bool) {
 	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && !room) {
 		v.refuse(t.Effect, d)
 	}
-	if t.Effect.Mode == limit.Shadow {
+	if t.Effect.Shadow() {
 		return
 	}
 	if v.Reported.report(t.Effect, d) {
@@ -105,7 +106,7 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 }
 
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
-// one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers to show.
+// one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
 	refused, wait := d.Outcome == limit.Refused, waitOf(effect, d)
 	switch {

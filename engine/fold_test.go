@@ -36,7 +36,8 @@ func TestTreesChargeARefusedRequestUnlessAllOrNothing(t *testing.T) {
 		v := b.ask([]string{"a", "1"}, []string{"b", "1"})
 		want(t, "second", v, true)
 		if s := v.Statuses; !s[0].Over || s[1].Over || s[1].Remaining != left {
-			t.Errorf("charge_denied %v: statuses %+v: want the first over, and %d left of the second", chargeDenied, s, left)
+			t.Errorf("charge_denied %v: statuses %+v: want the first over, and %d left of the second", chargeDenied, s,
+				left)
 		}
 	}
 }
@@ -51,7 +52,8 @@ func TestARefusalIsThatOfTheLongestWait(t *testing.T) {
 		b := newBench(t, nil, ruled(slow, other))
 		b.decide(request("u", "t", 1))
 		v := b.decide(request("u", "t", 1))
-		got := fmt.Sprint(v.RetryAfter, " ", v.Refusing.Rule, " ", v.Reported.Effect.Rule, " ", v.Statuses[0].Effect.Rule)
+		got := fmt.Sprint(v.RetryAfter, " ", v.Refusing.Rule, " ", v.Reported.Effect.Rule, " ",
+			v.Statuses[0].Effect.Rule)
 		if got != want || (v.Response != nil) != (own > 0) {
 			t.Errorf("retry after, refusing, reported and status: %s with response %+v, want %s", got, v.Response, want)
 		}
@@ -59,7 +61,8 @@ func TestARefusalIsThatOfTheLongestWait(t *testing.T) {
 }
 
 func TestStatusShowsTheStrictest(t *testing.T) {
-	b := newBench(t, nil, ruled(bucket("wide", descriptors.ScopeGlobal, 100), bucket("narrow", descriptors.ScopeUser, 3)))
+	b := newBench(t, nil, ruled(bucket("wide", descriptors.ScopeGlobal, 100), bucket("narrow", descriptors.ScopeUser,
+		3)))
 	if s := b.ask([]string{"user", "u"}).Statuses[0]; s.Effect == nil || s.Effect.Rule != "narrow" || s.Remaining != 2 {
 		t.Fatalf("status %+v: want narrow with 2 left", s)
 	}
@@ -107,11 +110,15 @@ func TestQuotasRefuseOnlyTogether(t *testing.T) {
 		lists  [][]string
 		refuse []bool
 	}{
-		"two quotas":               {false, tree(quota("x", 1, false), quota("y", 2, false)), xy, []bool{false, false, true}},
-		"one in shadow":            {false, tree(quota("x", 1, false), quota("y", 9, true)), xy, []bool{false, false, false}},
-		"beside one in shadow":     {false, tree(quota("x", 1, false), quota("y", 9, true)), xy[:1], []bool{false, true}},
-		"all":                      {true, tree(leaf("x", "", 1)), [][]string{x}, []bool{false, true}},
-		"all, one without limit":   {true, tree(leaf("x", "", 1)), [][]string{x, {"z", "1"}}, []bool{false, false, false}},
+		"two quotas": {false, tree(quota("x", 1, false), quota("y", 2, false)), xy,
+			[]bool{false, false, true}},
+		"one in shadow": {false, tree(quota("x", 1, false), quota("y", 9, true)), xy,
+			[]bool{false, false, false}},
+		"beside one in shadow": {false, tree(quota("x", 1, false), quota("y", 9, true)), xy[:1],
+			[]bool{false, true}},
+		"all": {true, tree(leaf("x", "", 1)), [][]string{x}, []bool{false, true}},
+		"all, one without limit": {true, tree(leaf("x", "", 1)), [][]string{x, {"z", "1"}},
+			[]bool{false, false, false}},
 		"all, a rule that frees":   {true, withFree, [][]string{x, {"user", "a"}}, []bool{false, false, false}},
 		"all, and no user to free": {true, withFree, [][]string{x}, []bool{false, true}},
 	} {
@@ -119,7 +126,8 @@ func TestQuotasRefuseOnlyTogether(t *testing.T) {
 		for i, refused := range c.refuse {
 			v := b.ask(c.lists...)
 			if v.Refused != refused || v.Statuses[0].Over != (i > 0) {
-				t.Errorf("%s, request %d: refused %v, status %+v; want %v, and x over when it is spent", name, i, v.Refused,
+				t.Errorf("%s, request %d: refused %v, status %+v; want %v, and x over when it is spent", name, i,
+					v.Refused,
 					v.Statuses[0], refused)
 			}
 		}
@@ -138,7 +146,8 @@ func TestBlockRefusesOnTheFirstDescriptor(t *testing.T) {
 }
 
 func TestAllowExempts(t *testing.T) {
-	allow := descriptors.Rule{Name: "a", Action: descriptors.Allow, Match: descriptors.Conditions{Users: []string{"boss"}}}
+	allow := descriptors.Rule{Name: "a", Action: descriptors.Allow,
+		Match: descriptors.Conditions{Users: []string{"boss"}}}
 	d := tree(leaf("user", "", 1))
 	d.Rules = []descriptors.Rule{allow, bucket("r", descriptors.ScopeUser, 1)}
 	b := newBench(t, nil, d)

@@ -67,17 +67,8 @@ func (e *Engine) refund(c Counter, r *limit.Request) {
 	}()
 }
 
-// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
-// or is about to be. It compares the two and does not block: what was admitted and the store refuses is an
-// over-admission, and what a refused request was charged is given back. Nothing is done in the other cases, nor after
-// an error.
-func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
-	if err == nil {
-		e.guard(func() { fate.Reply(&limit.Request{Charges: charges, Decisions: decisions}) })
-	}
-}
-
-// follow sees to the replies that are still to come for a request, once its verdict stands.
+// follow compares the verdict with the replies to a request that come after it: what was admitted and the store refuses
+// is an over-admission, and what a refused request was charged is given back.
 func (e *Engine) follow(v *Verdict) {
 	if v.request.Fate == nil {
 		return

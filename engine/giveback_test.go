@@ -91,7 +91,8 @@ func TestAQuotaWithRoomElsewhere(t *testing.T) {
 			v := f.send(0, req)
 			want(t, "a quota has room", v, false)
 			if d := decisionOn(v, "joe"); d.Charged != 1 || d.Remaining != 9-i {
-				t.Fatalf("request %d: the rule charged %d and has %d left, want 1 and %d", i, d.Charged, d.Remaining, 9-i)
+				t.Fatalf("request %d: the rule charged %d and has %d left, want 1 and %d", i, d.Charged, d.Remaining,
+					9-i)
 			}
 		}
 	})
@@ -102,7 +103,8 @@ func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
 	d := pair(descriptors.FailLocal)
 	for i := range d.Rules {
 		d.Rules[i].Action, d.Rules[i].MaxDelay = descriptors.Throttle, time.Minute
-		d.Rules[i].Limits[0].Limit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1, Window: 30 * time.Second}
+		d.Rules[i].Limits[0].Limit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1,
+			Window: 30 * time.Second}
 	}
 	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 		f.lose(of("acme"))
@@ -119,7 +121,8 @@ func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
 		synctest.Wait()
 		v := f.send(0, request("joe", "acme", 1))
 		if v.Refused || v.Waited != 30*time.Second || v.Degraded == "" {
-			t.Fatalf("refused %v after %v, want admitted after 30 s: the cancelled request took nothing", v.Refused, v.Waited)
+			t.Fatalf("refused %v after %v, want admitted after 30 s: the cancelled request took nothing", v.Refused,
+				v.Waited)
 		}
 	})
 }

@@ -39,7 +39,8 @@ func TestALateReplyIsCompared(t *testing.T) {
 			want(t, name, v, c.refused)
 			pass(time.Second)
 			stats := f.engines[0].Stats()
-			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) || took != 16*time.Millisecond {
+			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) ||
+				took != 16*time.Millisecond {
 				t.Errorf("%s: after %v, %+v, over-admitted %q; want %d", name, took, stats, rules, c.over)
 			}
 			if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
@@ -59,7 +60,7 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
 			e := f.engines[0]
 			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
-				e.Late(fate, charges, decisions, err)
+				bringLate(fate, charges, decisions, err)
 			}
 			f.delay(slowly(50 * time.Millisecond))
 			f.within(20*time.Millisecond, request("u", "", 3))

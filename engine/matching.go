@@ -80,7 +80,7 @@ func tooMany(charges []limit.Charge) bool {
 	return together > limit.MaxTogether
 }
 
-// setQuotas sees to quotas that always have room: beside one of them no other can refuse the request, so their refusals
+// setQuotas finds quotas that always have room: beside one of them no other can refuse the request, so their refusals
 // count as shadow, though they are reported.
 func (e *Engine) setQuotas(v *Verdict) {
 	room := slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
@@ -95,12 +95,12 @@ func (e *Engine) setQuotas(v *Verdict) {
 }
 
 // quotaMode puts all descriptors of trees into quota mode, and reports whether one always has room: no tree limits it,
-// or only in shadow. One that a tree lets pass without limit is left out. A scoped rule that is unlimited has no
+// or only in shadow. One that a tree lets pass without limit is left out. A scoped rule that is unlimited is without
 // effect.
 func (v *Verdict) quotaMode() (room bool) {
 	for i := range v.Match.Terms {
 		t := &v.Match.Terms[i]
-		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+		if t.Descriptor >= 0 && t.Effect.Tree && !t.Effect.Shadow() {
 			v.Match.Charges[i].Mode, v.Statuses[t.Descriptor].tree = limit.Quota, true
 		}
 	}

@@ -82,7 +82,8 @@ func TestNoMoreThanAllShares(t *testing.T) {
 				}
 				for n, got := range f.spendAtRandom(r, 150) {
 					if got > bound {
-						t.Fatalf("seed %d: sidecar %d of %d admitted %d of %d, at most %d", seed, n, live, got, count, bound)
+						t.Fatalf("seed %d: sidecar %d of %d admitted %d of %d, at most %d", seed, n, live, got, count,
+							bound)
 					}
 				}
 			})

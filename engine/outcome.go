@@ -40,8 +40,32 @@ func (o Outcome) Refuses() bool {
 	return o == Refused || o == Blocked || o == Shadowed || o == Malformed
 }
 
-// Outcome returns what became of the request. It takes an empty verdict, which is Unknown.
-func (v *Verdict) Outcome() Outcome {
+// Conclusion is what a verdict comes to, worked out once for answers, metrics, logs, traces and the journal.
+type Conclusion struct {
+	Outcome    Outcome
+	HTTPStatus int // of the answer to a client over HTTP: 200 where the request passes
+	// Effect is the limit, block or allow that decided the request: the one that refuses, else the one that is
+	// reported, else the first that applies, or nil.
+	Effect *descriptors.Effect
+}
+
+// Conclude fills in the conclusion.
+func (v *Verdict) Conclude() {
+	v.Outcome = v.outcome()
+	v.HTTPStatus = http.StatusOK
+	if v.Outcome.Refuses() && v.Outcome != Shadowed {
+		v.HTTPStatus = v.refusalStatus()
+	}
+	v.Effect = cmp.Or(v.Match.Block, v.Refusing, v.Match.Exempt, v.Reported.Effect)
+	if v.Effect == nil && len(v.Match.Terms) > 0 {
+		v.Effect = v.Match.Terms[0].Effect
+	}
+	if v.Effect == nil && len(v.Match.Unlimited) > 0 {
+		v.Effect = v.Match.Unlimited[0].Effect
+	}
+}
+
+func (v *Verdict) outcome() Outcome {
 	switch {
 	case v.Shadowed:
 		return Shadowed
@@ -61,18 +85,14 @@ func (v *Verdict) Outcome() Outcome {
 	return Allowed
 }
 
-// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its
-// application may answer with another.
-func (v *Verdict) HTTPStatus() int {
+// refusalStatus is the status of the response that a rule or an identity asks for, else the usual one of the outcome.
+func (v *Verdict) refusalStatus() int {
 	status, own := http.StatusTooManyRequests, 0
-	switch v.Outcome() {
+	switch v.Outcome {
 	case Malformed:
 		status, own = http.StatusBadRequest, v.Malformed.Status
 	case Blocked:
 		status = http.StatusForbidden
-	case Refused:
-	default:
-		return http.StatusOK
 	}
 	if v.Response != nil {
 		own = v.Response.Status
@@ -81,17 +101,4 @@ func (v *Verdict) HTTPStatus() int {
 		return status
 	}
 	return own
-}
-
-// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is
-// reported, else the first that applies, or nil.
-func (v *Verdict) Effect() *descriptors.Effect {
-	effect := cmp.Or(v.Match.Block, v.Refusing, v.Match.Exempt, v.Reported.Effect)
-	if effect == nil && len(v.Match.Terms) > 0 {
-		effect = v.Match.Terms[0].Effect
-	}
-	if effect == nil && len(v.Match.Unlimited) > 0 {
-		effect = v.Match.Unlimited[0].Effect
-	}
-	return effect
 }

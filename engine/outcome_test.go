@@ -22,26 +22,33 @@ func TestOutcomes(t *testing.T) {
 		status  int
 		effect  *descriptors.Effect
 	}{
-		"empty":                     {Verdict{}, "unknown_domain", 200, nil},
-		"no limit":                  {Verdict{Match: descriptors.Match{Known: true}}, "no_limit", 200, nil},
-		"unlimited":                 {Verdict{Match: unlimited}, "allowed", 200, free},
-		"allowed":                   {Verdict{Match: known}, "allowed", 200, first},
-		"reported":                  {Verdict{Match: known, Reported: Status{Effect: reported}}, "allowed", 200, reported},
-		"exempt":                    {Verdict{Match: descriptors.Match{Known: true, Exempt: allow}}, "exempt", 200, allow},
-		"refused":                   {Verdict{Match: known, Refused: true, Refusing: refusing}, "refused", 429, refusing},
-		"refused with a status":     {Verdict{Match: known, Refused: true, Response: answer(503)}, "refused", 503, first},
-		"refused with a bad status": {Verdict{Match: known, Refused: true, Response: answer(1000)}, "refused", 429, first},
-		"excess":                    {Verdict{Refused: true, Excess: excessCharges}, "refused", 429, nil},
-		"blocked":                   {Verdict{Match: blocked, Refused: true}, "blocked", 403, block},
-		"malformed":                 {Verdict{Refused: true, Malformed: bare}, "malformed", 400, nil},
-		"malformed with a status":   {Verdict{Refused: true, Malformed: large}, "malformed", 431, nil},
-		"shadowed":                  {Verdict{Match: known, Shadowed: true}, "shadowed", 200, first},
-		"shadowed block":            {Verdict{Match: blocked, Shadowed: true}, "shadowed", 200, block},
-		"shadowed and malformed":    {Verdict{Shadowed: true, Malformed: large}, "shadowed", 200, nil},
+		"empty":     {Verdict{}, "unknown_domain", 200, nil},
+		"no limit":  {Verdict{Match: descriptors.Match{Known: true}}, "no_limit", 200, nil},
+		"unlimited": {Verdict{Match: unlimited}, "allowed", 200, free},
+		"allowed":   {Verdict{Match: known}, "allowed", 200, first},
+		"reported": {Verdict{Match: known, Reported: Status{Effect: reported}}, "allowed", 200,
+			reported},
+		"exempt": {Verdict{Match: descriptors.Match{Known: true, Exempt: allow}}, "exempt", 200,
+			allow},
+		"refused": {Verdict{Match: known, Refused: true, Refusing: refusing}, "refused", 429,
+			refusing},
+		"refused with a status": {Verdict{Match: known, Refused: true, Response: answer(503)}, "refused", 503,
+			first},
+		"refused with a bad status": {Verdict{Match: known, Refused: true, Response: answer(1000)}, "refused", 429,
+			first},
+		"excess":                  {Verdict{Refused: true, Excess: excessCharges}, "refused", 429, nil},
+		"blocked":                 {Verdict{Match: blocked, Refused: true}, "blocked", 403, block},
+		"malformed":               {Verdict{Refused: true, Malformed: bare}, "malformed", 400, nil},
+		"malformed with a status": {Verdict{Refused: true, Malformed: large}, "malformed", 431, nil},
+		"shadowed":                {Verdict{Match: known, Shadowed: true}, "shadowed", 200, first},
+		"shadowed block":          {Verdict{Match: blocked, Shadowed: true}, "shadowed", 200, block},
+		"shadowed and malformed":  {Verdict{Shadowed: true, Malformed: large}, "shadowed", 200, nil},
 	} {
-		got, status, effect := row.verdict.Outcome().String(), row.verdict.HTTPStatus(), row.verdict.Effect()
+		row.verdict.Conclude()
+		got, status, effect := row.verdict.Outcome.String(), row.verdict.HTTPStatus, row.verdict.Effect
 		if got != row.want || status != row.status || effect != row.effect {
-			t.Errorf("%s: %v, status %d, effect %v; want %v %d %v", name, got, status, effect, row.want, row.status, row.effect)
+			t.Errorf("%s: %v, status %d, effect %v; want %v %d %v", name, got, status, effect, row.want, row.status,
+				row.effect)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (e *Engine) consult(ctx context.Context, set *descriptors.Set, v *Verdict) 
 	}
 }
 
-// Known returns the records of an identity, as a decision would look them up; nil: there are none.
+// Known returns the records of an identity, as a decision would look them up; nil without any.
 func (e *Engine) Known(ctx context.Context, domain string, who *descriptors.Who) *descriptors.Records {
 	found := new(descriptors.Records)
 	if e.cfg.Records == nil || !e.cfg.Records.Any(domain) || !e.cfg.Records.Look(ctx, domain, who, found) {

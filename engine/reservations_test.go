@@ -38,7 +38,7 @@ func (b *bench) overspend(atOnce int, cost uint64) (passed int, reset time.Durat
 	return passed, b.hits(0).Decisions[0].ResetAfter
 }
 
-// TestPostPaidOverspend measures the bound: whatever is under way when the balance ends is still charged, and the
+// TestPostPaidOverspend measures the bound: all that is under way when the balance ends is still charged, and the
 // balance never falls below minus the count. With a reservation of the cost nothing is overspent.
 func TestPostPaidOverspend(t *testing.T) {
 	for _, c := range []struct {

@@ -58,7 +58,7 @@ func compile(t testing.TB, domains ...descriptors.Domain) *descriptors.Set {
 	t.Helper()
 	clock := func() time.Time { return noon }
 	resolver := func(_ string, cfg *identity.Config) *identity.Resolver {
-		order := []identity.Kind{identity.MTLS, identity.IP}
+		order := []identity.EvidenceKind{identity.MTLS, identity.IP}
 		return identity.New(identity.Config{Order: order, ClientIP: cfg.ClientIP}, nil, identity.Options{Now: clock})
 	}
 	set, problems := descriptors.Compile(domains, descriptors.Options{Now: clock, Identity: resolver})
@@ -279,7 +279,9 @@ func inFleet(
 		for range n {
 			clock := engine.NewClock(time.Now)
 			cfg := engine.Config{
-				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int { return n },
+				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int {
+					return n
+				},
 			}
 			for _, change := range set {
 				change(&cfg)
@@ -289,7 +291,7 @@ func inFleet(
 			f.engines = append(f.engines, e)
 			defer e.Close()
 		}
-		f.late = f.engines[0].Late
+		f.late = bringLate
 		test(t, f)
 	})
 }
@@ -372,3 +374,10 @@ func pass(d time.Duration) {
 
 // toWindow waits for the next minute to begin.
 func toWindow() { pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) }
+
+// bringLate gives a late reply to the fate of its request, as a store does.
+func bringLate(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
+	if err == nil {
+		fate.Reply(&limit.Request{Charges: charges, Decisions: decisions})
+	}
+}

@@ -161,7 +161,7 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 			c.cause(f, cancel)
 			held.Wait()
 			s := v.Statuses[0]
-			if v.HTTPStatus() != 503 || v.Refusing.Rule != "lane" || !s.Over || s.Effect == nil || !v.Reported.Over {
+			if v.HTTPStatus != 503 || v.Refusing.Rule != "lane" || !s.Over || s.Effect == nil || !v.Reported.Over {
 				t.Errorf("%s: refused %v with %+v, status %+v, want the rule's own", name, v.Refused, v.Response, s)
 			}
 			if v.RetryAfter <= 0 || v.RetryAfter > time.Second {
@@ -176,7 +176,8 @@ func TestShadowModeHoldsNoAnswers(t *testing.T) {
 		for i, shadowed := range []bool{false, false, true} {
 			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
 			if v.Refused || took != 0 || v.Shadowed != shadowed {
-				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
+				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed,
+					shadowed)
 			}
 		}
 	}, func(c *engine.Config) { c.Shadow = true })

@@ -9,18 +9,19 @@ import (
 
 // Stats is what an Engine counts about itself.
 type Stats struct {
-	Waiting             int64 // throttled answers that are held now
-	TurnedAway          int64 // requests that were refused because Waiters others waited
-	ReservationsDropped int64 // reservations of post-paid requests that were not kept, because there were too many
-	GiveBackFailed      int64 // charges of refused requests that stay charged, because the store could not take them back
+	Waiting             int64 `metric:"throttle_waiting" help:"Throttled answers that are held."`
+	TurnedAway          int64 `metric:"throttle_turned_away_total" help:"Requests refused because too many waited."`
+	ReservationsDropped int64 `metric:"reservations_dropped_total" help:"Reservations without room: they stay charged."`
+	GiveBackFailed      int64 `metric:"give_back_failed_total" help:"Charges of refused requests not given back."`
 	OverAdmitted        int64 // charges that the store refused after their request had been admitted without it
 }
 
 // Stats returns the counts of this Engine.
 func (e *Engine) Stats() Stats {
 	return Stats{
-		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(), ReservationsDropped: e.reserved.dropped.Load(),
-		GiveBackFailed: e.unreturned.Load(), OverAdmitted: e.over.Load(),
+		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(),
+		ReservationsDropped: e.reserved.dropped.Load(),
+		GiveBackFailed:      e.unreturned.Load(), OverAdmitted: e.over.Load(),
 	}
 }
 
@@ -37,7 +38,7 @@ func (e *Engine) Usage(ctx context.Context, charges []limit.Charge) []limit.Deci
 // peek asks a Counter for what is left. Where it panics the decisions are undecided.
 func (e *Engine) peek(ctx context.Context, c Counter, r *limit.Request) {
 	r.Decisions, r.Due = resize(r.Decisions, len(r.Charges)), dueOf(ctx)
-	if len(r.Charges) > 0 && !e.guard(func() { c.Peek(ctx, r) }) {
+	if len(r.Charges) > 0 && !Guard(e.cfg.OnPanic, func() { c.Peek(ctx, r) }) {
 		clear(r.Decisions)
 	}
 }

@@ -12,7 +12,7 @@ type weight struct {
 	quality  int // thousandths
 }
 
-func (w *weight) take(specific, quality int) {
+func (w *weight) prefer(specific, quality int) {
 	if specific > w.specific {
 		*w = weight{specific, quality}
 	}
@@ -34,22 +34,23 @@ func prefersText(headers []identity.Header) bool {
 	return text.quality > problem.quality
 }
 
-// rate notes what one media range says about the two types. Who reads JSON reads a problem document.
+// rate records the weight that one media range gives to the two types. A client that reads JSON reads a problem
+// document.
 func rate(media string, quality int, text, problem *weight) {
 	switch {
 	case media == "*/*":
-		text.take(1, quality)
-		problem.take(1, quality)
+		text.prefer(1, quality)
+		problem.prefer(1, quality)
 	case strings.EqualFold(media, "text/*"):
-		text.take(2, quality)
+		text.prefer(2, quality)
 	case strings.EqualFold(media, "text/plain"):
-		text.take(3, quality)
+		text.prefer(3, quality)
 	case strings.EqualFold(media, "application/*"):
-		problem.take(2, quality)
+		problem.prefer(2, quality)
 	case strings.EqualFold(media, "application/json"):
-		problem.take(3, quality)
+		problem.prefer(3, quality)
 	case strings.EqualFold(media, "application/problem+json"):
-		problem.take(4, quality)
+		problem.prefer(4, quality)
 	}
 }
 

@@ -45,7 +45,8 @@ func TestWhoPrefersText(t *testing.T) {
 }
 
 func TestAcceptInSeveralHeaders(t *testing.T) {
-	headers := []identity.Header{{Name: "accept", Value: "text/plain;q=0.5"}, {Name: "x-accept", Value: "application/json"}, {Name: "accept", Value: "*/*;q=0.1"}}
+	headers := []identity.Header{{Name: "accept", Value: "text/plain;q=0.5"},
+		{Name: "x-accept", Value: "application/json"}, {Name: "accept", Value: "*/*;q=0.1"}}
 	if !prefersText(headers) {
 		t.Error("a client that likes text most gets a problem document")
 	}

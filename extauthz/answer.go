@@ -4,8 +4,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of CheckResponse and of the messages in it.
@@ -48,7 +48,7 @@ type outcome struct {
 // outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
 // alone.
 func outcomeOf(v *engine.Verdict) outcome {
-	o := outcome{Outcome: v.Outcome(), status: v.HTTPStatus()}
+	o := outcome{Outcome: v.Outcome, status: v.HTTPStatus}
 	switch o.Outcome {
 	case engine.Malformed:
 		o.code = codeInvalidArgument
@@ -150,14 +150,14 @@ type place struct {
 	overwrite bool // an action goes with each header. On a denial Envoy reads none, and drops those with `append`
 }
 
-// begin opens a header. Its name must be one that descriptors.HeaderName allows.
-func (p place) begin(b []byte, name string) (out []byte, option, header, value int) {
+// beginHeader opens a header. Its name must be one that descriptors.HeaderName allows.
+func (p place) beginHeader(b []byte, name string) (out []byte, option, header, value int) {
 	b, option = wire.Begin(b, p.field)
 	b, header, value = wire.BeginHeader(b, optionHeader, name)
 	return b, option, header, value
 }
 
-func (p place) end(b []byte, option, header, value int) []byte {
+func (p place) endHeader(b []byte, option, header, value int) []byte {
 	b = wire.EndHeader(b, header, value)
 	if p.overwrite {
 		b = wire.AppendNumber(b, optionAction, overwrite)

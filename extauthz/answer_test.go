@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // saying builds, with generated types, the answer that a verdict must come out as; of a denial without its body, which
@@ -38,7 +39,8 @@ func saying(v *engine.Verdict) *authv3.CheckResponse {
 		metadata["outcome"] = structpb.NewStringValue("refused")
 		metadata["rule"] = structpb.NewStringValue(v.Refusing.Rule)
 		out.Status.Code = 8
-		headers := append([]*corev3.HeaderValueOption{option("retry-after", ceil(v.RetryAfter), 0)}, limitHeaders(v, 0)...)
+		headers := append([]*corev3.HeaderValueOption{option("retry-after", ceil(v.RetryAfter), 0)},
+			limitHeaders(v, 0)...)
 		denied := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: 429}, Headers: headers}
 		if v.Response != nil {
 			denied.Status.Code = typev3.StatusCode(v.Response.Status)
@@ -68,7 +70,8 @@ func limitHeaders(v *engine.Verdict, action corev3.HeaderValueOption_HeaderAppen
 		return nil
 	}
 	return []*corev3.HeaderValueOption{
-		option("x-ratelimit-limit", strconv.FormatInt(max(v.Reported.Effect.Limit.Count, v.Reported.Effect.Limit.Burst), 10), action),
+		option("x-ratelimit-limit", strconv.FormatInt(max(v.Reported.Effect.Limit.Count, v.Reported.Effect.Limit.Burst),
+			10), action),
 		option("x-ratelimit-remaining", strconv.FormatInt(v.Reported.Remaining, 10), action),
 		option("x-ratelimit-reset", ceil(v.Reported.ResetAfter), action),
 		option("x-ratelimit-cost", strconv.FormatInt(v.Cost, 10), action),
@@ -76,19 +79,22 @@ func limitHeaders(v *engine.Verdict, action corev3.HeaderValueOption_HeaderAppen
 }
 
 func randomVerdict(r *rand.Rand) engine.Verdict {
-	v := engine.Verdict{Refused: r.IntN(2) == 0, RetryAfter: time.Duration(r.IntN(100_000)) * time.Millisecond, Cost: r.Int64() >> r.IntN(64)}
+	v := engine.Verdict{Refused: r.IntN(2) == 0, RetryAfter: time.Duration(r.IntN(100_000)) * time.Millisecond,
+		Cost: r.Int64() >> r.IntN(64)}
 	v.Degraded = pick(r, "", "", "timeout")
 	v.Refusing = perMinute(pick(r, "", "daily", "per user"), r.Int64()>>r.IntN(64))
 	if r.IntN(2) == 0 {
 		v.Refusing.Limit.Burst = r.Int64() >> r.IntN(64)
 	}
 	if r.IntN(3) > 0 {
-		v.Reported = engine.Status{Over: v.Refused, Effect: v.Refusing, Remaining: r.Int64() >> r.IntN(64), ResetAfter: time.Duration(r.IntN(100_000)) * time.Millisecond}
+		v.Reported = engine.Status{Over: v.Refused, Effect: v.Refusing, Remaining: r.Int64() >> r.IntN(64),
+			ResetAfter: time.Duration(r.IntN(100_000)) * time.Millisecond}
 	}
 	if v.Refused && r.IntN(2) == 0 {
 		v.Response = &descriptors.Response{Status: 400 + r.IntN(200), Message: randomText(r)}
 		for range r.IntN(3) {
-			v.Response.Headers = append(v.Response.Headers, descriptors.Header{Name: pick(r, "x-a", "X-B"), Value: pick(r, "", "value", "a b")})
+			v.Response.Headers = append(v.Response.Headers, descriptors.Header{Name: pick(r, "x-a", "X-B"),
+				Value: pick(r, "", "value", "a b")})
 		}
 	}
 	for range r.IntN(3) {
@@ -126,7 +132,9 @@ func TestNumbersNeverWrap(t *testing.T) {
 		v.Reported.Remaining = -1
 		v.Reported.ResetAfter = math.MaxInt64
 	}, unixReset)
-	headers := ask(t, Config{Engine: fixed(v), Now: func() time.Time { return time.Unix(0, 1) }}).GetOkResponse().GetResponseHeadersToAdd()
+	headers := ask(t, Config{Engine: fixed(v), Now: func() time.Time {
+		return time.Unix(0, 1)
+	}}).GetOkResponse().GetResponseHeadersToAdd()
 	for i, want := range map[int]string{1: "0", 2: "9223372037", 3: "0"} {
 		if got := headers[i].GetHeader().GetValue(); got != want {
 			t.Errorf("%s: %s, want %s", headers[i].GetHeader().GetKey(), got, want)
@@ -138,11 +146,9 @@ func TestNumbersNeverWrap(t *testing.T) {
 func TestSomeStatusesHaveNoBody(t *testing.T) {
 	for status, has := range map[int]bool{204: false, 205: false, 304: false, 429: true, 503: true} {
 		v := &engine.Verdict{Refused: true, Response: &descriptors.Response{Status: status}}
+		v.Conclude()
 		answer := new(authv3.CheckResponse)
-		err := proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer))
 		if body := answer.GetDeniedResponse().GetBody(); (body != "") != has {
 			t.Errorf("status %d has the body %q", status, body)
 		}

@@ -7,20 +7,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
-// denial is what a refused client is told.
+// denial is the answer to a refused client.
 type denial struct {
 	outcome
 	verdict     *engine.Verdict
 	response    *descriptors.Response // the rule's own words, or nil
 	wait        uint64                // seconds until the client may come back; 0: that is not known
 	grpc        bool                  // the client speaks gRPC
-	contentType string                // of the body; empty: a header of the rule says it
+	contentType string                // of the body; empty: a header of the rule holds it
 }
 
 func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
@@ -46,8 +45,8 @@ func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
 	return d
 }
 
-// bodiless reports whether a response of that status has no body. Envoy would send one, and the client would take it for the beginning of the
-// next response.
+// bodiless reports whether a response of that status has no body. Envoy would send one, and the client would take
+// it for the beginning of the next response.
 func (d *denial) bodiless() bool {
 	return d.status == http.StatusNoContent || d.status == http.StatusResetContent || d.status == http.StatusNotModified
 }
@@ -78,8 +77,8 @@ func (d *denial) appendBody(b []byte) []byte {
 	return wire.EndProblem(b, d.violated(names[:0]))
 }
 
-// appendDetail tells the client why: what is wrong with the request, the reason of a block, the rule's message, or how
-// long to wait.
+// appendDetail writes the reason for the client: what is wrong with the request, the reason of a block, the rule's
+// message, or how long to wait.
 func (d *denial) appendDetail(b []byte, text func([]byte, string) []byte) []byte {
 	block := d.verdict.Match.Block
 	switch {
@@ -107,8 +106,8 @@ func (d *denial) violated(names []string) []string {
 		names = wire.AddName(names, v.Refusing.Title())
 	}
 	for i, t := range v.Match.Terms {
-		refuses := i < len(v.Decisions) && v.Decisions[i].Outcome == limit.Refused
-		if refuses && t.Effect != nil && t.Effect.Mode != limit.Shadow {
+		refuses := i < len(v.Decisions) && v.Decisions[i].Refused()
+		if refuses && t.Effect != nil && !t.Effect.Shadow() {
 			names = wire.AddName(names, t.Effect.Title())
 		}
 	}
@@ -130,8 +129,8 @@ const (
 	metadataValue = 2
 )
 
-// appendGRPC writes what a gRPC client reads: the code, without which Envoy would say UNAVAILABLE, and the details that
-// its library understands. Envoy keeps both.
+// appendGRPC writes what a gRPC client reads: the code, without which Envoy would send UNAVAILABLE, and the details
+// that its library understands. Envoy keeps both.
 func appendGRPC(b []byte, at place, d *denial) []byte {
 	if !d.response.Carries("grpc-status") {
 		b = at.appendCount(b, "grpc-status", d.code)
@@ -141,8 +140,8 @@ func appendGRPC(b []byte, at place, d *denial) []byte {
 	}
 	var memory [512]byte
 	details := d.appendDetails(memory[:0])
-	b, option, header, text := at.begin(b, "grpc-status-details-bin")
-	return at.end(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
+	b, option, header, text := at.beginHeader(b, "grpc-status-details-bin")
+	return at.endHeader(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
 }
 
 // appendDetails writes a google.rpc.Status.

@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // denied returns the denial's headers by name. One that comes twice is a failure: Envoy would send both.
@@ -35,14 +36,17 @@ func denied(t *testing.T, answer *authv3.CheckResponse) map[string]string {
 
 func TestGRPCCallersGetResourceExhausted(t *testing.T) {
 	v := with(refused(), responds(descriptors.Response{Message: "Slow down, é.\nPlease."}))
-	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "Application/GRPC", "application/grpc-web"} {
+	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "Application/GRPC",
+		"application/grpc-web"} {
 		answer := ask(t, Config{Engine: fixed(v)}, "content-type: "+contentType)
 		headers := denied(t, answer)
-		if answer.GetDeniedResponse().GetStatus().GetCode() != 429 || headers["grpc-status"] != "8" || headers["retry-after"] != "3" {
-			t.Fatalf("%s: answered %s", contentType, told(answer))
+		if answer.GetDeniedResponse().GetStatus().GetCode() != 429 || headers["grpc-status"] != "8" ||
+			headers["retry-after"] != "3" {
+			t.Fatalf("%s: answered %s", contentType, printed(answer))
 		}
-		if _, given := headers["content-type"]; given || answer.GetDeniedResponse().GetBody() != "Slow down, é.\nPlease." {
-			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, told(answer))
+		if _, given := headers["content-type"]; given ||
+			answer.GetDeniedResponse().GetBody() != "Slow down, é.\nPlease." {
+			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, printed(answer))
 		}
 		checkDetails(t, headers["grpc-status-details-bin"])
 	}
@@ -70,7 +74,8 @@ func checkDetails(t *testing.T, header string) {
 	}
 	var info errdetails.ErrorInfo
 	err = status.GetDetails()[1].UnmarshalTo(&info)
-	if err != nil || info.GetReason() != "RATE_LIMIT_EXCEEDED" || info.GetDomain() != "spillway" || info.GetMetadata()["policy"] != "per-user" {
+	if err != nil || info.GetReason() != "RATE_LIMIT_EXCEEDED" || info.GetDomain() != "spillway" ||
+		info.GetMetadata()["policy"] != "per-user" {
 		t.Errorf("error info %v: %v", &info, err)
 	}
 }
@@ -93,7 +98,9 @@ func TestOthersSeeNothingOfGRPC(t *testing.T) {
 }
 
 func TestRulesMayNameGRPCHeadersThemselves(t *testing.T) {
-	v := with(refused(), responds(descriptors.Response{Headers: []descriptors.Header{{Name: "Grpc-Status", Value: "14"}, {Name: "grpc-status-details-bin", Value: "AA"}}}))
+	v := with(refused(),
+		responds(descriptors.Response{Headers: []descriptors.Header{{Name: "Grpc-Status", Value: "14"},
+			{Name: "grpc-status-details-bin", Value: "AA"}}}))
 	headers := denied(t, ask(t, Config{Engine: fixed(v)}, "content-type: application/grpc"))
 	if headers["grpc-status"] != "14" || headers["grpc-status-details-bin"] != "AA" {
 		t.Errorf("headers %v", headers)
@@ -101,7 +108,8 @@ func TestRulesMayNameGRPCHeadersThemselves(t *testing.T) {
 }
 
 func TestRetryAfterIsWholeSecondsAndAtLeastOne(t *testing.T) {
-	for wait, want := range map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600"} {
+	for wait, want := range map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1",
+		time.Second + 1: "2", time.Hour: "3600"} {
 		v := with(refused(), func(v *engine.Verdict) { v.RetryAfter = wait })
 		if got := denied(t, ask(t, Config{Engine: fixed(v)}))["retry-after"]; got != want {
 			t.Errorf("a wait of %v: retry-after %q, want %q", wait, got, want)
@@ -135,14 +143,12 @@ func TestAllRefusingLimitsAreNamedAndNoShadow(t *testing.T) {
 	var body struct {
 		Violated []string `json:"violated-policies"`
 	}
-	err := json.Unmarshal([]byte(answer.GetDeniedResponse().GetBody()), &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(answer.GetDeniedResponse().GetBody()), &body))
 	if got := strings.Join(body.Violated, " "); got != "per-user dai_ly_" {
 		t.Errorf("violated policies %q", got)
 	}
-	if got, want := denied(t, answer)["ratelimit-policy"], `"per-user";q=100;w=60, "everyone";q=5000;w=60, "dai_ly_";q=1;w=60`; got != want {
+	if got, want := denied(t, answer)["ratelimit-policy"],
+		`"per-user";q=100;w=60, "everyone";q=5000;w=60, "dai_ly_";q=1;w=60`; got != want {
 		t.Errorf("policies %s, want %s", got, want)
 	}
 }

@@ -13,14 +13,14 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
 
 // rounds is how many random messages a differential test tries.
 var rounds = wiretest.Rounds(30_000)
 
-// differs says in which way a message is not what generated code read from the same bytes, or nothing.
+// differs returns how a message differs from what generated code read from the same bytes, or "".
 func differs(m *Message, want *authv3.CheckRequest) string {
 	req, source := &m.Request, want.GetAttributes().GetSource()
 	http := want.GetAttributes().GetRequest().GetHttp()
@@ -139,7 +139,8 @@ func ambiguous(headers map[string]string) bool {
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 func randomText(r *rand.Rand) string {
-	parts := []string{"", "key", "authorization", "x-api-key", "Bearer a.b.c", "é", "日本", "/a/../b?q=1", "\x00", "\r\n", ":path", "X-Upper", strings.Repeat("x", 200)}
+	parts := []string{"", "key", "authorization", "x-api-key", "Bearer a.b.c", "é", "日本", "/a/../b?q=1", "\x00", "\r\n",
+		":path", "X-Upper", strings.Repeat("x", 200)}
 	return pick(r, parts...) + pick(r, parts...)
 }
 
@@ -157,8 +158,10 @@ func randomMap(r *rand.Rand, keys ...string) map[string]string {
 
 func randomCheck(r *rand.Rand) *authv3.CheckRequest {
 	http := &authv3.AttributeContext_HttpRequest{
-		Id: randomText(r), Method: pick(r, "", "GET", "POST"), Path: randomText(r), Host: randomText(r), Scheme: pick(r, "http", "https"),
-		Size: r.Int64(), Protocol: "HTTP/2", Headers: randomMap(r, ":path", "authorization", "accept", "x-forwarded-for"),
+		Id: randomText(r), Method: pick(r, "", "GET", "POST"), Path: randomText(r), Host: randomText(r),
+		Scheme: pick(r, "http", "https"),
+		Size:   r.Int64(), Protocol: "HTTP/2", Headers: randomMap(r, ":path", "authorization", "accept",
+			"x-forwarded-for"),
 	}
 	if r.IntN(2) == 0 {
 		http.HeaderMap = &corev3.HeaderMap{}
@@ -171,7 +174,8 @@ func randomCheck(r *rand.Rand) *authv3.CheckRequest {
 		}
 	}
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source:            &authv3.AttributeContext_Peer{Address: randomAddress(r), Principal: randomText(r), Service: randomText(r), Labels: randomMap(r, "a")},
+		Source: &authv3.AttributeContext_Peer{Address: randomAddress(r), Principal: randomText(r),
+			Service: randomText(r), Labels: randomMap(r, "a")},
 		Destination:       &authv3.AttributeContext_Peer{Address: randomAddress(r), Principal: randomText(r)},
 		Request:           &authv3.AttributeContext_Request{Time: timestamppb.Now(), Http: http},
 		ContextExtensions: randomMap(r, "domain", "domain", "plan"),
@@ -192,7 +196,8 @@ func randomAddress(r *rand.Rand) *corev3.Address {
 	}}}
 }
 
-// checkShape is what may come in pieces: attributes, source, address, socket, pipe, destination, request, http, header map.
+// checkShape is what may come in pieces: attributes, source, address, socket, pipe, destination, request, http, header
+// map.
 var checkShape = wiretest.Shape{1: {1: {1: {1: {}, 2: {}}}, 2: {}, 4: {2: {13: {}}}}}
 
 // randomWire writes one random request, or two that are merged.

@@ -15,11 +15,7 @@ import (
 
 // Parse makes of a request what the door would make of it. One without a domain is in the default one.
 func (s *Service) Parse(h *HTTP) *descriptors.Request {
-	req := new(Message).TakeHTTP(h)
-	if req.Domain == "" {
-		req.Domain = s.config.DefaultDomain
-	}
-	return req
+	return (&Message{domain: s.config.DefaultDomain}).TakeHTTP(h)
 }
 
 // RenderJSON returns the CheckResponse to a verdict as JSON.

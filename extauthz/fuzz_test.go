@@ -8,7 +8,7 @@ import (
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/door/wire"
 )
 
 // FuzzCheck sends any bytes through the door. They are read as generated code reads them; what is read is answered, and

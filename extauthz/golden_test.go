@@ -41,7 +41,8 @@ func refused() engine.Verdict {
 
 // blocked is the verdict on a request that a block refuses.
 func blocked() engine.Verdict {
-	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
+	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
 	v := engine.Verdict{Refused: true, Refusing: block}
 	v.Match.Domain = &descriptors.CompiledDomain{}
 	v.Match.Block = block
@@ -73,7 +74,9 @@ func degraded(reason string) func(*engine.Verdict) {
 }
 
 // problem is the body of a refusal by the limit per-user.
-const problem = `body {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests. Try again in 3 s.","violated-policies":["per-user"]}`
+const problem = `body {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request ` +
+	`cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests. Try again ` +
+	`in 3 s.","violated-policies":["per-user"]}`
 
 // goldens are verdicts, what the client sent, and the whole answer.
 var goldens = []struct {
@@ -131,7 +134,8 @@ metadata outcome=refused
 metadata rule=rule-per-user
 `},
 	{"refused with words of the rule's own", with(refused(), responds(descriptors.Response{
-		Status: 503, Message: "Upgrade for \"more\".", Headers: []descriptors.Header{{Name: "x-upgrade", Value: "https://example.com/plans"}},
+		Status: 503, Message: "Upgrade for \"more\".",
+		Headers: []descriptors.Header{{Name: "x-upgrade", Value: "https://example.com/plans"}},
 	})), nil, `
 code 8
 denied 503
@@ -142,13 +146,15 @@ x-ratelimit-reset: 59
 x-ratelimit-cost: 5
 x-upgrade: https://example.com/plans
 content-type: application/problem+json
-` + strings.NewReplacer("429", "503", "Too many requests. Try again in 3 s.", `Upgrade for \"more\".`).Replace(problem) + `
+` + strings.NewReplacer("429", "503", "Too many requests. Try again in 3 s.", `Upgrade for \"more\".`).Replace(
+		problem) + `
 metadata outcome=refused
 metadata rule=rule-per-user
 `},
 	{"refused with headers of the rule's own in place of ours", with(refused(), responds(descriptors.Response{
 		Message: "<p>Later</p>", Headers: []descriptors.Header{
-			{Name: "Content-Type", Value: "text/html"}, {Name: "Retry-After", Value: "60"}, {Name: "X-RateLimit-Limit", Value: "many"},
+			{Name: "Content-Type", Value: "text/html"}, {Name: "Retry-After", Value: "60"},
+			{Name: "X-RateLimit-Limit", Value: "many"},
 			{Name: ":status", Value: "200"}, {Name: "", Value: "none"}, {Name: "x-split", Value: "a\r\nset-cookie: b"},
 		},
 	})), nil, `
@@ -190,26 +196,32 @@ body {"type":"about:blank","title":"Forbidden","status":403,"detail":"Contact su
 metadata outcome=blocked
 metadata rule=abusers
 `},
-	{"blocked until a time, with a status of the rule's own", with(blocked(), responds(descriptors.Response{Status: 451}), func(v *engine.Verdict) {
-		v.RetryAfter = time.Hour + 1
-		v.Match.Block.Reason = ""
-	}), nil, `
+	{"blocked until a time, with a status of the rule's own",
+		with(blocked(), responds(descriptors.Response{Status: 451}), func(v *engine.Verdict) {
+			v.RetryAfter = time.Hour + 1
+			v.Match.Block.Reason = ""
+		}), nil, `
 code 7
 denied 451
 retry-after: 3601
 content-type: application/problem+json
-body {"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,"detail":"Requests of this kind are blocked.","violated-policies":["abusers"]}
+body {"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,` +
+			`"detail":"Requests of this kind are blocked.","violated-policies":["abusers"]}
 metadata outcome=blocked
 metadata rule=abusers
 `},
-	{"malformed", engine.Verdict{Malformed: &identity.Refusal{Status: 400, Message: "The authorization header was sent twice."}}, nil, `
+	{"malformed",
+		engine.Verdict{Malformed: &identity.Refusal{Status: 400, Message: "The authorization header was sent twice."}},
+		nil, `
 code 3
 denied 400
 content-type: application/problem+json
 body {"type":"about:blank","title":"Bad Request","status":400,"detail":"The authorization header was sent twice."}
 metadata outcome=malformed
 `},
-	{"malformed, with nothing said about it", with(refused(), func(v *engine.Verdict) { v.Malformed = &identity.Refusal{} }), nil, `
+	{"malformed, with nothing said about it", with(refused(), func(v *engine.Verdict) {
+		v.Malformed = &identity.Refusal{}
+	}), nil, `
 code 3
 denied 400
 content-type: application/problem+json
@@ -281,7 +293,7 @@ metadata rule=abusers
 func TestGoldenAnswers(t *testing.T) {
 	now := func() time.Time { return time.Unix(1_800_000_000, 900_000_000) }
 	for _, c := range goldens {
-		got := told(ask(t, Config{Engine: fixed(c.verdict), Now: now}, c.headers...))
+		got := printed(ask(t, Config{Engine: fixed(c.verdict), Now: now}, c.headers...))
 		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), got); diff != "" {
 			t.Errorf("%s:\n%s", c.name, diff)
 		}

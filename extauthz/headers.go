@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
@@ -16,18 +15,18 @@ func (p place) appendHeader(b []byte, name, value string) []byte {
 	if !descriptors.HeaderName(name) {
 		return b
 	}
-	b, option, header, text := p.begin(b, name)
-	return p.end(wire.AppendValue(b, value), option, header, text)
+	b, option, header, text := p.beginHeader(b, name)
+	return p.endHeader(wire.AppendValue(b, value), option, header, text)
 }
 
 // appendCount writes a header of ours whose value is a number.
 func (p place) appendCount(b []byte, name string, n uint64) []byte {
-	b, option, header, text := p.begin(b, name)
-	return p.end(strconv.AppendUint(b, n, 10), option, header, text)
+	b, option, header, text := p.beginHeader(b, name)
+	return p.endHeader(strconv.AppendUint(b, n, 10), option, header, text)
 }
 
-// appendLimit writes the headers that tell of the limit which the verdict reports, in the domain's style. A response's
-// own header of the same name has its way, because Envoy would send both.
+// appendLimit writes the headers about the limit that the verdict reports, in the domain's style. A response's own
+// header of the same name wins, because Envoy would send both.
 func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descriptors.Response) []byte {
 	if v.Reported.Effect == nil || v.Malformed != nil || v.Match.Block != nil {
 		return b
@@ -45,7 +44,7 @@ func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descri
 	return b
 }
 
-// reset is what x-ratelimit-reset tells: whole seconds, or the unix time at which they are over, rounded up.
+// reset is the value of x-ratelimit-reset: whole seconds, or the unix time at which they are over, rounded up.
 func (s *Service) reset(after time.Duration, unix bool) uint64 {
 	if !unix {
 		return wire.Seconds(after)
@@ -78,19 +77,19 @@ func appendX(b []byte, at place, own *descriptors.Response, v *engine.Verdict, r
 // appendIETF writes RateLimit-Policy with every limit that applies, and RateLimit with the reported one.
 func appendIETF(b []byte, at place, own *descriptors.Response, v *engine.Verdict) []byte {
 	if !own.Carries("ratelimit-policy") {
-		out, option, header, text := at.begin(b, "ratelimit-policy")
-		b = at.end(appendPolicies(out, v), option, header, text)
+		out, option, header, text := at.beginHeader(b, "ratelimit-policy")
+		b = at.endHeader(appendPolicies(out, v), option, header, text)
 	}
 	if !own.Carries("ratelimit") {
-		out, option, header, text := at.begin(b, "ratelimit")
+		out, option, header, text := at.beginHeader(b, "ratelimit")
 		out = wire.AppendService(out, v.Reported.Effect.Title(), v.Reported.Remaining, untilMore(v))
-		b = at.end(out, option, header, text)
+		b = at.endHeader(out, option, header, text)
 	}
 	return b
 }
 
-// untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
-// would contradict each other.
+// untilMore is the wait in the header RateLimit, in seconds. On a refusal it is never later than retry-after, or the
+// two would contradict each other.
 func untilMore(v *engine.Verdict) uint64 {
 	t := wire.Seconds(v.Reported.ResetAfter)
 	if v.Refused && v.Reported.Over {
@@ -107,7 +106,8 @@ func appendPolicies(b []byte, v *engine.Verdict) []byte {
 	b = appendPolicy(b, v.Reported.Effect)
 	listed := append(memory[:0], v.Reported.Effect)
 	for _, t := range v.Match.Terms {
-		if t.Effect == nil || t.Effect.Mode == limit.Shadow || t.Effect.Rule == descriptors.RulePenalty || slices.Contains(listed, t.Effect) {
+		if t.Effect == nil || t.Effect.Shadow() || t.Effect.Rule == descriptors.RulePenalty ||
+			slices.Contains(listed, t.Effect) {
 			continue
 		}
 		before := len(b)

@@ -5,7 +5,8 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 )
 
-// HTTP is a request as Envoy would ask about it, for callers that have no message of Envoy's: tests of rules, replays of logs.
+// HTTP is a request as Envoy would ask about it, for callers without a message of Envoy's: tests of rules, replays of
+// logs.
 type HTTP struct {
 	Domain             string
 	Method, Path, Host string
@@ -13,10 +14,12 @@ type HTTP struct {
 	Principal          string              // of the peer's certificate
 	Headers            []identity.Header   // one per occurrence
 	Extensions         []descriptors.Entry // context extensions
-	Client             *identity.Client    // who asks, where that is known without credentials; nil: what the request brings says it
+	// who asks, where that is known without credentials; nil: the evidence of the request decides
+	Client *identity.Client
 }
 
-// TakeHTTP forgets the message before, and makes the request that a message with these attributes would make. The strings are shared.
+// TakeHTTP forgets the message before, and makes the request that a message with these attributes would make. The
+// strings are shared.
 func (m *Message) TakeHTTP(h *HTTP) *descriptors.Request {
 	m.reset()
 	m.Request.Domain = h.Domain

@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,8 +11,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // The fields that are read, as tags. All of them are length-delimited; a known number with another wire type is an
@@ -52,9 +53,9 @@ const (
 // domainExtension is the context extension that names the domain.
 const domainExtension = "domain"
 
-// Message is a CheckRequest, read from its wire bytes. Its memory is used again by the next ParseWire. Its strings share
-// one copy of the message and may hold any bytes: generated code, which refuses what is not UTF-8, would leave the
-// request to Envoy's failure mode.
+// Message is a CheckRequest, read from its wire bytes. Its memory is used again by the next ParseWire. Its strings
+// share one copy of the message and may hold any bytes: generated code, which refuses what is not UTF-8, would leave
+// the request to Envoy's failure mode.
 type Message struct {
 	Request descriptors.Request
 
@@ -69,6 +70,7 @@ type Message struct {
 	address  string // of that socket
 	size     int    // bytes of the message
 	share    door.Share
+	domain   string // of requests whose route has none
 }
 
 // errExcess ends the reading of a message that brings too much. It does not leave ParseWire.
@@ -84,13 +86,14 @@ func (m *Message) Exceeds(size int) bool {
 	return exceeds
 }
 
-// excess makes the request one that is refused for what it brings. It has no subject.
+// excess makes the request one that is refused because it brings too much. It has no subject.
 func (m *Message) excess() {
-	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
+	m.Request = descriptors.Request{Domain: cmp.Or(m.Request.Domain, m.domain), Excess: m.share.Excess}
 }
 
-// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
+// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
+// error means that the bytes are not a protobuf message at all. Of one that brings too much the rest is not read, and
+// its request has Excess alone.
 func (m *Message) ParseWire(message []byte) error {
 	if m.Exceeds(len(message)) {
 		return nil
@@ -121,7 +124,8 @@ func (m *Message) End() { m.share.End() }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries {
+	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries ||
+		cap(m.entries) > door.KeepEntries {
 		return false
 	}
 	m.reset()
@@ -140,6 +144,7 @@ func (m *Message) reset() {
 
 // assemble makes the request of what was read.
 func (m *Message) assemble() {
+	m.Request.Domain = cmp.Or(m.Request.Domain, m.domain)
 	m.evidence.Path = m.subject.Path
 	m.evidence.Headers = m.joined
 	if m.isRaw {
@@ -153,8 +158,8 @@ func (m *Message) assemble() {
 	m.Request.Subject = &m.subject
 }
 
-// parseAddress reads the peer's address. A zone would split one client into many and is dropped. What is no address is
-// invalid, as for a pipe.
+// parseAddress reads the peer's address. A zone would split one client into many and is dropped. What is not an address
+// is invalid, as for a pipe.
 func parseAddress(text string) netip.Addr {
 	text, _, _ = strings.Cut(text, "%")
 	address, err := netip.ParseAddr(text)
@@ -165,8 +170,8 @@ func parseAddress(text string) netip.Addr {
 }
 
 // attributes, and all that it calls, read on top of what was read before: a message may come in pieces. The one place
-// where this differs from generated code is a map with a key that comes twice, of which both are kept: a credential that
-// is sent twice must not hide behind the other.
+// where this differs from generated code is a map with a key that comes twice, of which both are kept: a credential
+// that is sent twice must not hide behind the other.
 func (m *Message) attributes(f wire.Fields) error {
 	for f.Next() {
 		switch f.Tag {
@@ -296,8 +301,8 @@ func rawHeader(f wire.Fields) (identity.Header, error) {
 	return h, f.Err
 }
 
-// addHeader adds a header under its name in lower case. Pseudo-headers are none of the client's evidence, and what they
-// say is said by the attributes.
+// addHeader adds a header under its name in lower case. Pseudo-headers are not evidence of the client; the attributes
+// hold the same facts.
 func addHeader(headers []identity.Header, h identity.Header) []identity.Header {
 	if strings.HasPrefix(h.Name, ":") {
 		return headers

@@ -14,8 +14,9 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // attributes writes a CheckRequest out of raw fields of its attributes.
@@ -46,62 +47,90 @@ var hostile = []struct {
 	{"nothing at all", nil, func(r *descriptors.Request) bool {
 		return r.Domain == "" && len(r.Evidence.Headers) == 0 && !r.Evidence.Peer.IsValid() && r.Subject.Path == ""
 	}},
-	{"bytes that are not UTF-8", attributes(message(1, message(4, []byte{0xfe})), httpOf(message(2, []byte{0xfd}), message(4, []byte("/\xff")), message(5, []byte{0xfc}), message(3, pair("x-\xfb", "\xc3\x28"))), message(10, pair("plan\xfa", "\xf9"))),
+	{"bytes that are not UTF-8", attributes(message(1, message(4, []byte{0xfe})),
+		httpOf(message(2, []byte{0xfd}), message(4, []byte("/\xff")), message(5, []byte{0xfc}),
+			message(3, pair("x-\xfb", "\xc3\x28"))), message(10, pair("plan\xfa", "\xf9"))),
 		func(r *descriptors.Request) bool {
-			return r.Evidence.Principal == "\xfe" && r.Subject.Method == "\xfd" && r.Subject.Path == "/\xff" && r.Subject.Host == "\xfc" &&
-				r.Evidence.Headers[0] == identity.Header{Name: "x-\xfb", Value: "\xc3\x28"} && r.Subject.Entries[0] == descriptors.Entry{Key: "plan\xfa", Value: "\xf9"}
+			return r.Evidence.Principal == "\xfe" && r.Subject.Method == "\xfd" && r.Subject.Path == "/\xff" &&
+				r.Subject.Host == "\xfc" &&
+				r.Evidence.Headers[0] == identity.Header{Name: "x-\xfb", Value: "\xc3\x28"} &&
+				r.Subject.Entries[0] == descriptors.Entry{Key: "plan\xfa", Value: "\xf9"}
 		}},
-	{"a name in upper case that is not UTF-8", attributes(httpOf(message(3, pair("X-\xff", "V")))), func(r *descriptors.Request) bool {
-		return r.Evidence.Headers[0] == identity.Header{Name: "x-\xff", Value: "V"}
-	}},
-	{"a raw value that is not UTF-8", attributes(httpOf(message(13, message(1, rawPair("authorization", "Bearer \xff"))))), func(r *descriptors.Request) bool {
-		return r.Evidence.Headers[0] == identity.Header{Name: "authorization", Value: "Bearer \xff"}
-	}},
-	{"a raw header sent twice", attributes(httpOf(message(13, append(message(1, rawPair("x-api-key", "a")), message(1, rawPair("X-Api-Key", "b"))...)))), func(r *descriptors.Request) bool {
-		return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key a} {x-api-key b}]"
-	}},
-	{"a key that the map holds twice", attributes(httpOf(message(3, pair("x-api-key", "a")), message(3, pair("x-api-key", "b")))), func(r *descriptors.Request) bool {
-		return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key a} {x-api-key b}]"
-	}},
-	{"both encodings: the raw one counts", attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, message(1, rawPair("x-api-key", "raw"))), message(3, pair("more", "joined")))), func(r *descriptors.Request) bool {
-		return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key raw}]"
-	}},
-	{"a raw encoding of pseudo-headers alone", attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, message(1, rawPair(":path", "/"))))), func(r *descriptors.Request) bool {
-		return len(r.Evidence.Headers) == 0
-	}},
-	{"an empty header map", attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, nil))), func(r *descriptors.Request) bool {
-		return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key joined}]"
-	}},
-	{"pseudo-headers", attributes(httpOf(message(3, pair(":path", "/other")), message(3, pair(":authorization", "Bearer x")))), func(r *descriptors.Request) bool {
-		return len(r.Evidence.Headers) == 0 && r.Subject.Path == ""
-	}},
+	{"a name in upper case that is not UTF-8", attributes(httpOf(message(3, pair("X-\xff", "V")))),
+		func(r *descriptors.Request) bool {
+			return r.Evidence.Headers[0] == identity.Header{Name: "x-\xff", Value: "V"}
+		}},
+	{"a raw value that is not UTF-8",
+		attributes(httpOf(message(13, message(1, rawPair("authorization", "Bearer \xff"))))),
+		func(r *descriptors.Request) bool {
+			return r.Evidence.Headers[0] == identity.Header{Name: "authorization", Value: "Bearer \xff"}
+		}},
+	{"a raw header sent twice",
+		attributes(
+			httpOf(message(13, append(message(1, rawPair("x-api-key", "a")),
+				message(1, rawPair("X-Api-Key", "b"))...)))), func(r *descriptors.Request) bool {
+			return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key a} {x-api-key b}]"
+		}},
+	{"a key that the map holds twice",
+		attributes(httpOf(message(3, pair("x-api-key", "a")), message(3, pair("x-api-key", "b")))),
+		func(r *descriptors.Request) bool {
+			return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key a} {x-api-key b}]"
+		}},
+	{"both encodings: the raw one counts",
+		attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, message(1, rawPair("x-api-key", "raw"))),
+			message(3, pair("more", "joined")))), func(r *descriptors.Request) bool {
+			return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key raw}]"
+		}},
+	{"a raw encoding of pseudo-headers alone",
+		attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, message(1, rawPair(":path", "/"))))),
+		func(r *descriptors.Request) bool {
+			return len(r.Evidence.Headers) == 0
+		}},
+	{"an empty header map", attributes(httpOf(message(3, pair("x-api-key", "joined")), message(13, nil))),
+		func(r *descriptors.Request) bool {
+			return fmt.Sprint(r.Evidence.Headers) == "[{x-api-key joined}]"
+		}},
+	{"pseudo-headers",
+		attributes(httpOf(message(3, pair(":path", "/other")), message(3, pair(":authorization", "Bearer x")))),
+		func(r *descriptors.Request) bool {
+			return len(r.Evidence.Headers) == 0 && r.Subject.Path == ""
+		}},
 	{"a header without a name", attributes(httpOf(message(3, nil))), func(r *descriptors.Request) bool {
 		return r.Evidence.Headers[0] == identity.Header{}
 	}},
-	{"a header of 60 KiB", attributes(httpOf(message(3, pair("x-long", strings.Repeat("v", 60<<10))))), func(r *descriptors.Request) bool {
-		return len(r.Evidence.Headers[0].Value) == 60<<10
-	}},
-	{"a path of 60 KiB", attributes(httpOf(message(4, []byte("/"+strings.Repeat("a/", 30<<10))))), func(r *descriptors.Request) bool {
-		return len(r.Subject.Path) == 1+60<<10 && r.Evidence.Path == r.Subject.Path
-	}},
-	{"the domain among extensions", attributes(message(10, pair("plan", "gold")), message(10, pair("domain", "shop")), message(10, pair("plan", "iron"))), func(r *descriptors.Request) bool {
+	{"a header of 60 KiB", attributes(httpOf(message(3, pair("x-long", strings.Repeat("v", 60<<10))))),
+		func(r *descriptors.Request) bool {
+			return len(r.Evidence.Headers[0].Value) == 60<<10
+		}},
+	{"a path of 60 KiB", attributes(httpOf(message(4, []byte("/"+strings.Repeat("a/", 30<<10))))),
+		func(r *descriptors.Request) bool {
+			return len(r.Subject.Path) == 1+60<<10 && r.Evidence.Path == r.Subject.Path
+		}},
+	{"the domain among extensions", attributes(message(10, pair("plan", "gold")), message(10, pair("domain", "shop")),
+		message(10, pair("plan", "iron"))), func(r *descriptors.Request) bool {
 		return r.Domain == "shop" && fmt.Sprint(r.Subject.Entries) == "[{plan gold} {plan iron}]"
 	}},
-	{"a mapped address", attributes(sourceOf(message(1, message(2, []byte("::ffff:192.0.2.1"))))), func(r *descriptors.Request) bool {
-		return r.Evidence.Peer.String() == "192.0.2.1"
-	}},
-	{"an address with a zone", attributes(sourceOf(message(1, message(2, []byte("fe80::1%eth0"))))), func(r *descriptors.Request) bool {
-		return r.Evidence.Peer.String() == "fe80::1"
-	}},
-	{"an address that is none", attributes(sourceOf(message(1, message(2, []byte("192.0.2.1:80"))))), func(r *descriptors.Request) bool {
-		return !r.Evidence.Peer.IsValid()
-	}},
-	{"a pipe after a socket", attributes(sourceOf(message(1, message(2, []byte("192.0.2.1"))), message(2, nil))), func(r *descriptors.Request) bool {
-		return !r.Evidence.Peer.IsValid()
-	}},
-	{"a socket without address after a pipe after a socket", attributes(sourceOf(message(1, message(2, []byte("192.0.2.1"))), message(2, nil), message(1, nil))), func(r *descriptors.Request) bool {
-		return !r.Evidence.Peer.IsValid()
-	}},
+	{"a mapped address", attributes(sourceOf(message(1, message(2, []byte("::ffff:192.0.2.1"))))),
+		func(r *descriptors.Request) bool {
+			return r.Evidence.Peer.String() == "192.0.2.1"
+		}},
+	{"an address with a zone", attributes(sourceOf(message(1, message(2, []byte("fe80::1%eth0"))))),
+		func(r *descriptors.Request) bool {
+			return r.Evidence.Peer.String() == "fe80::1"
+		}},
+	{"an address that is none", attributes(sourceOf(message(1, message(2, []byte("192.0.2.1:80"))))),
+		func(r *descriptors.Request) bool {
+			return !r.Evidence.Peer.IsValid()
+		}},
+	{"a pipe after a socket", attributes(sourceOf(message(1, message(2, []byte("192.0.2.1"))), message(2, nil))),
+		func(r *descriptors.Request) bool {
+			return !r.Evidence.Peer.IsValid()
+		}},
+	{"a socket without address after a pipe after a socket",
+		attributes(sourceOf(message(1, message(2, []byte("192.0.2.1"))), message(2, nil), message(1, nil))),
+		func(r *descriptors.Request) bool {
+			return !r.Evidence.Peer.IsValid()
+		}},
 	{"fields of another type", attributes([]byte{1 << 3, 1, 4 << 3, 1, 10 << 3, 1}), func(r *descriptors.Request) bool {
 		return len(r.Subject.Entries) == 0
 	}},
@@ -143,19 +172,19 @@ func TestUndecodableRequestsAreErrors(t *testing.T) {
 
 func TestAMessageKeepsNothingOfTheOneBefore(t *testing.T) {
 	full := attributes(
-		message(1, append(message(4, []byte("spiffe://a")), message(1, message(1, message(2, []byte("192.0.2.1"))))...)),
-		httpOf(message(2, []byte("GET")), message(4, []byte("/")), message(5, []byte("host")), message(3, pair("a", "b")), message(13, message(1, rawPair("a", "b")))),
+		message(1, append(message(4, []byte("spiffe://a")),
+			message(1, message(1, message(2, []byte("192.0.2.1"))))...)),
+		httpOf(message(2, []byte("GET")), message(4, []byte("/")), message(5, []byte("host")),
+			message(3, pair("a", "b")), message(13, message(1, rawPair("a", "b")))),
 		message(10, pair("domain", "shop")), message(10, pair("plan", "gold")),
 	)
 	var m Message
 	for _, wire := range [][]byte{full, nil} {
-		err := m.ParseWire(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(wire))
 	}
 	e, s := m.Request.Evidence, m.Request.Subject
-	if m.Request.Domain != "" || e.Principal != "" || e.Path != "" || e.Peer.IsValid() || len(e.Headers) > 0 || s.Method != "" || s.Host != "" || s.Path != "" || len(s.Entries) > 0 {
+	if m.Request.Domain != "" || e.Principal != "" || e.Path != "" || e.Peer.IsValid() || len(e.Headers) > 0 ||
+		s.Method != "" || s.Host != "" || s.Path != "" || len(s.Entries) > 0 {
 		t.Errorf("left behind: %+v %+v %+v", m.Request, *e, *s)
 	}
 	for _, h := range append(m.joined[:cap(m.joined)], m.raw[:cap(m.raw)]...) {
@@ -172,10 +201,7 @@ func TestThousandsOfHeadersKeepTheirPlaces(t *testing.T) {
 		headers = append(headers, message(3, pair(fmt.Sprintf("x-%d", i), fmt.Sprintf("value %d", i)))...)
 	}
 	var m Message
-	err := m.ParseWire(attributes(httpOf(headers)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(attributes(httpOf(headers))))
 	if len(m.Request.Evidence.Headers) != many {
 		t.Fatalf("%d headers, sent %d", len(m.Request.Evidence.Headers), many)
 	}
@@ -192,16 +218,22 @@ func TestThousandsOfHeadersKeepTheirPlaces(t *testing.T) {
 // typical is a request as Envoy sends it.
 func typical() *authv3.CheckRequest {
 	check := requestOf(&authv3.AttributeContext_HttpRequest{
-		Id: "6251498032147463872", Method: "POST", Scheme: "https", Host: "shop.example", Path: "/v1/search?q=shoes", Protocol: "HTTP/2", Size: 12,
+		Id: "6251498032147463872", Method: "POST", Scheme: "https", Host: "shop.example", Path: "/v1/search?q=shoes",
+		Protocol: "HTTP/2", Size: 12,
 		Headers: map[string]string{
-			":path": "/v1/search?q=shoes", ":method": "POST", ":authority": "shop.example", ":scheme": "https", "accept": "*/*",
-			"authorization": "Bearer " + strings.Repeat("x", 600), "content-type": "application/json", "user-agent": "curl/8", "x-forwarded-for": "192.0.2.1",
-			"x-forwarded-proto": "https", "x-request-id": "6d7b4e2e-3f6c-4f0e-8f0a-4d3f6f8f9a10", "x-envoy-expected-rq-timeout-ms": "15000",
+			":path": "/v1/search?q=shoes", ":method": "POST", ":authority": "shop.example", ":scheme": "https",
+			"accept":        "*/*",
+			"authorization": "Bearer " + strings.Repeat("x", 600), "content-type": "application/json",
+			"user-agent": "curl/8", "x-forwarded-for": "192.0.2.1",
+			"x-forwarded-proto": "https", "x-request-id": "6d7b4e2e-3f6c-4f0e-8f0a-4d3f6f8f9a10",
+			"x-envoy-expected-rq-timeout-ms": "15000",
 		},
 	})
-	check.Attributes.Source = &authv3.AttributeContext_Peer{Principal: "spiffe://mesh/ns/shop/sa/web", Address: &corev3.Address{
-		Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "10.0.0.7", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}}},
-	}}
+	check.Attributes.Source = &authv3.AttributeContext_Peer{Principal: "spiffe://mesh/ns/shop/sa/web",
+		Address: &corev3.Address{
+			Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "10.0.0.7",
+				PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}}},
+		}}
 	check.Attributes.ContextExtensions = map[string]string{"domain": "shop", "plan": "gold"}
 	return check
 }
@@ -211,7 +243,8 @@ func rawly(check *authv3.CheckRequest) *authv3.CheckRequest {
 	http := check.GetAttributes().GetRequest().GetHttp()
 	http.HeaderMap = &corev3.HeaderMap{}
 	for _, name := range slices.Sorted(maps.Keys(http.GetHeaders())) {
-		http.HeaderMap.Headers = append(http.HeaderMap.Headers, &corev3.HeaderValue{Key: name, RawValue: []byte(http.GetHeaders()[name])})
+		http.HeaderMap.Headers = append(http.HeaderMap.Headers,
+			&corev3.HeaderValue{Key: name, RawValue: []byte(http.GetHeaders()[name])})
 	}
 	http.Headers = nil
 	return check
@@ -235,7 +268,7 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
 
-// TestAMessageThatBringsTooMuchIsNotRead: it is no error and names no subject.
+// TestAMessageThatBringsTooMuchIsNotRead: it is not an error and names no subject.
 func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 	busy := door.NewIntake(0, 1<<20)
 	other := door.Share{Intake: busy}

@@ -13,16 +13,21 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// script decides as it is told.
+// script returns the verdicts of the test.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
-func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
+// Decide concludes the verdict, as the engine does.
+func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	s(req, v)
+	v.Conclude()
+}
 
 // fixed gives every request the same verdict.
 func fixed(v engine.Verdict) script {
@@ -33,14 +38,15 @@ func fixed(v engine.Verdict) script {
 type echo struct{}
 
 func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
-	e := &descriptors.Effect{Name: req.Subject.Path, Rule: req.Domain, Limit: limit.Limit{Count: int64(len(req.Subject.Host)), Window: time.Minute}}
+	e := &descriptors.Effect{Name: req.Subject.Path, Rule: req.Domain,
+		Limit: limit.Limit{Count: int64(len(req.Subject.Host)), Window: time.Minute}}
 	v.Refused, v.Refusing, v.Degraded = true, e, req.Evidence.Principal
 	v.Reported = engine.Status{Over: true, Effect: e, Remaining: int64(len(req.Subject.Path))}
 	v.Response = &descriptors.Response{Message: req.Subject.Method}
 	v.Match.Domain = &descriptors.CompiledDomain{Headers: descriptors.HeadersBoth}
 	for _, h := range req.Evidence.Headers {
 		if h.Name == "content-type" && h.Value == wire.ProblemType {
-			continue // a rule that says so has to hold to it
+			continue // the rule demands this answer
 		}
 		v.Response.Headers = append(v.Response.Headers, descriptors.Header(h))
 	}
@@ -51,10 +57,12 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	}
 	switch len(req.Subject.Entries) {
 	case 1:
-		v.Match.Block = &descriptors.Effect{Action: descriptors.Block, Reason: req.Subject.Host}
+		v.Match.Block = &descriptors.Effect{Action: descriptors.Block,
+			Measure: descriptors.Measure{Reason: req.Subject.Host}}
 	case 2:
 		v.Malformed = &identity.Refusal{Message: req.Subject.Host}
 	}
+	v.Conclude()
 }
 
 // perMinute is a limit as rules compile it.
@@ -68,7 +76,8 @@ func perMinute(name string, count int64) *descriptors.Effect {
 // ask sends a request with these headers, given as "name: value", and reads the answer as Envoy would.
 func ask(t *testing.T, config Config, headers ...string) *authv3.CheckResponse {
 	t.Helper()
-	http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/", Host: "shop.example", Headers: map[string]string{}}
+	http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/", Host: "shop.example",
+		Headers: map[string]string{}}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		http.Headers[name] = value
@@ -77,7 +86,8 @@ func ask(t *testing.T, config Config, headers ...string) *authv3.CheckResponse {
 }
 
 func requestOf(http *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
-	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: http}}}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{
+		Http: http}}}
 }
 
 func askWire(t *testing.T, config Config, request []byte) *authv3.CheckResponse {
@@ -107,15 +117,12 @@ func answerOf(t *testing.T, wire []byte) *authv3.CheckResponse {
 
 func wireOf(tb testing.TB, m proto.Message) []byte {
 	tb.Helper()
-	wire, err := proto.Marshal(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wire := must.Get(proto.Marshal(m))(tb)
 	return wire
 }
 
-// told writes an answer down, one fact per line.
-func told(answer *authv3.CheckResponse) string {
+// printed is an answer, one fact per line.
+func printed(answer *authv3.CheckResponse) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "code %d\n", answer.GetStatus().GetCode())
 	if denied := answer.GetDeniedResponse(); denied != nil {
@@ -151,8 +158,8 @@ func tellHeaders(out *strings.Builder, options []*corev3.HeaderValueOption) {
 	}
 }
 
-// appends reports whether a header has the field that Envoy calls deprecated and still obeys: it drops such headers of a
-// denial.
+// appends reports whether a header has the field that Envoy calls deprecated and still obeys: it drops such headers of
+// a denial.
 func appends(o *corev3.HeaderValueOption) bool {
 	reflected := o.ProtoReflect()
 	return reflected.Has(reflected.Descriptor().Fields().ByName("append"))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxForwarded is how many entries of x-forwarded-for are walked through at most. No real chain of proxies comes near; a
-// client that writes thousands of trusted addresses buys no time with them.
+// maxForwarded is how many entries of x-forwarded-for are walked through at most. No real chain of proxies comes near;
+// a client that writes thousands of trusted addresses buys no time with them.
 const maxForwarded = 1000
 
 // addresses finds the client's address.
@@ -33,8 +33,8 @@ func (a *addresses) client(ev *Evidence) netip.Addr {
 	return peer
 }
 
-// forwarded walks the entries of all x-forwarded-for headers from the right: as if they were joined in order, which is how
-// a mesh joins them.
+// forwarded walks the entries of all x-forwarded-for headers from the right: as if they were joined in order, which is
+// how a mesh joins them.
 type forwarded struct {
 	headers []Header // that were not begun yet
 	rest    string   // of the header that was, without the entries that were given
@@ -57,7 +57,7 @@ func (f *forwarded) next() (string, bool) {
 	return trimBlanks(entry), true
 }
 
-// nth is the nth entry from the right, or the peer when there is none or it is no address.
+// nth is the nth entry from the right, or the peer if it is missing or not an address.
 func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
 	entry := ""
 	for range n {
@@ -77,8 +77,9 @@ func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
 	return addr
 }
 
-// beyond is the first address from the right that is no trusted proxy, or the leftmost when all are. It starts from a
-// trusted peer and goes no further than trusted proxies vouch: an entry that is no address ends it at the last of them.
+// beyond is the first address from the right that is not a trusted proxy, or the leftmost when all are. It starts from
+// a trusted peer and goes no further than trusted proxies vouch: an entry that is not an address ends it at the last of
+// them.
 func (f *forwarded) beyond(proxies *prefixes, peer netip.Addr) netip.Addr {
 	last := peer
 	for range maxForwarded {
@@ -98,8 +99,8 @@ func (f *forwarded) beyond(proxies *prefixes, peer netip.Addr) netip.Addr {
 	return last
 }
 
-// parseAddress reads an entry: an address, with or without a port, an IPv6 one then in brackets. Quotes, names, numbers with
-// leading zeros and all else are no address.
+// parseAddress reads an entry: an address, with or without a port, an IPv6 one then in brackets. Quotes, names, numbers
+// with leading zeros and all else are not addresses.
 func parseAddress(entry string) (netip.Addr, bool) {
 	inner, bracketed := strings.CutPrefix(entry, "[")
 	if inner, closed := strings.CutSuffix(inner, "]"); bracketed && closed {
@@ -116,7 +117,8 @@ func parseAddress(entry string) (netip.Addr, bool) {
 // canonical is the one form of an address: two spellings of it would be two clients.
 func canonical(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 
-// prefixes is a set of address ranges. Asking it costs one lookup for each length that occurs, however many ranges there are.
+// prefixes is a set of address ranges. Asking it costs one lookup for each length that occurs, however many ranges
+// there are.
 type prefixes struct {
 	v4, v6 []int // lengths that occur
 	ranges map[netip.Prefix]bool
@@ -147,7 +149,7 @@ func newPrefixes(list []netip.Prefix) prefixes {
 
 func (p *prefixes) empty() bool { return len(p.ranges) == 0 }
 
-// contain tells whether one of the ranges holds an address; none holds the invalid one.
+// contain reports whether one of the ranges holds an address; none holds the invalid one.
 func (p *prefixes) contain(addr netip.Addr) bool {
 	lengths := p.v6
 	if addr.Is4() {

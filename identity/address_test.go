@@ -17,15 +17,17 @@ type addressCase struct {
 
 func checkAddresses(t *testing.T, cfg identity.AddressConfig, cases map[string]addressCase) {
 	t.Helper()
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.IP}, ClientIP: cfg}, atNoon)
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.IP}, ClientIP: cfg}, atNoon)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			ev := identity.Evidence{Peer: peer, Headers: headers("x-real-ip", "203.0.113.9", "forwarded", "for=203.0.113.9")}
+			ev := identity.Evidence{Peer: peer, Headers: headers("x-real-ip", "203.0.113.9", "forwarded",
+				"for=203.0.113.9")}
 			if c.peer != "" {
 				ev.Peer, _ = netip.ParseAddr(c.peer)
 			}
 			for _, value := range c.forwarded {
-				ev.Headers = append(ev.Headers, headers("x-forwarded-for", value, "x-envoy-external-address", "203.0.113.9")...)
+				ev.Headers = append(ev.Headers, headers("x-forwarded-for", value, "x-envoy-external-address",
+					"203.0.113.9")...)
 			}
 			var want netip.Addr
 			if c.want != "" {
@@ -126,7 +128,8 @@ func TestTrustedProxies(t *testing.T) {
 		"peer IPv4 in IPv6":               {"::ffff:192.0.2.77", []string{"203.0.113.7"}, "203.0.113.7"},
 		"proxy with a port":               {"", []string{"203.0.113.7:80,10.0.0.1:80"}, "203.0.113.7"},
 		"a pipe":                          {"pipe", []string{"203.0.113.7"}, ""},
-		"a thousand trusted ones":         {"", []string{"203.0.113.7" + strings.Repeat(",10.0.0.1", 999)}, "203.0.113.7"},
-		"no end of trusted ones":          {"", []string{"203.0.113.7" + strings.Repeat(",10.0.0.1", 1000)}, "10.0.0.1"},
+		"a thousand trusted ones": {"", []string{"203.0.113.7" + strings.Repeat(",10.0.0.1", 999)},
+			"203.0.113.7"},
+		"no end of trusted ones": {"", []string{"203.0.113.7" + strings.Repeat(",10.0.0.1", 1000)}, "10.0.0.1"},
 	})
 }

@@ -27,7 +27,7 @@ type grant struct {
 	expires            int64   // unix nanoseconds; 0: is not remembered
 }
 
-// fresh tells whether the grant still holds: in time, and decided by the keys that are there now.
+// fresh reports whether the grant still holds: in time, and decided by the keys that are there now.
 func (g *grant) fresh(now int64) bool {
 	return now < g.expires && (g.set == nil || g.set.current.Load().generation == g.generation)
 }
@@ -35,8 +35,8 @@ func (g *grant) fresh(now int64) bool {
 // cacheShards is how many parts a cache has, so that requests rarely wait for each other.
 const cacheShards = 16
 
-// maxGrant is how many bytes of names a grant may hold to be remembered. A token with longer ones is verified each time. It
-// bounds what the cache takes.
+// maxGrant is how many bytes of names a grant may hold to be remembered. A token with longer ones is verified each
+// time. It bounds what the cache takes.
 const maxGrant = 512
 
 // Bytes that a token takes at most: its slot and its place in the index, each with the room that they grow by.
@@ -45,9 +45,9 @@ const (
 	verifiedBytes = rejectedBytes + maxGrant + maxGrant/4
 )
 
-// cache remembers a bounded number of grants. When it is full, one of the configuration that holds most makes room, so that a
-// flood of one domain's tokens costs that domain's tokens. Of these it is one that was not asked for lately: one hand goes round
-// and spares each that was asked for since it last came by.
+// cache remembers a bounded number of grants. When it is full, one of the configuration that holds most makes room, so
+// that a flood of one domain's tokens costs that domain's tokens. Of these it is one that was not asked for lately: one
+// hand goes round and spares each that was asked for since it last came by.
 type cache struct {
 	shards  [cacheShards]cacheShard
 	evicted atomic.Uint64 // that were still fresh

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Config is how one domain tells clients apart. The zero value asks the connection's peer alone.
+// Config is how one domain identifies clients. The zero value uses the connection's peer alone.
 type Config struct {
-	Order    []Kind // of evidence: the first that yields an identity is taken; IP is always known besides
+	Order    []EvidenceKind // of evidence: the first that yields an identity is taken; IP is always known besides
 	Issuers  []Issuer
 	Keys     KeysConfig
 	ClientIP AddressConfig
 }
 
-// Issuer is one issuer of JWTs and what is accepted from it. The same issuer may be there several times: the first whose
-// conditions a token meets is taken.
+// Issuer is one issuer of JWTs and what is accepted from it. The same issuer may be there several times: the first
+// whose conditions a token meets is taken.
 type Issuer struct {
 	Issuer      string   // the token's iss, to the byte; an empty one accepts nothing
 	JWKS        string   // of the key set: an https URL or an absolute path
@@ -41,8 +41,8 @@ type Key struct {
 	Revoked            bool
 }
 
-// AddressConfig is how the client's address is found in x-forwarded-for. At most one of its fields is given (with both, the
-// proxies count); the zero value takes the connection's peer.
+// AddressConfig is how the client's address is found in x-forwarded-for. At most one of its fields is given (with both,
+// the proxies count); the zero value takes the connection's peer.
 type AddressConfig struct {
 	TrustedHops    int // the entry that counts, from the right
 	TrustedProxies []netip.Prefix

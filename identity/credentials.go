@@ -8,16 +8,16 @@ import (
 // maxCredential is the longest authorization or API key that is looked at, in bytes.
 const maxCredential = 8 << 10
 
-// What is refused, and why. The texts are for the client: they say nothing of what is configured.
+// What is refused, and why. The texts are for the client: they do not reveal the configuration.
 var (
 	refuseTokens = &Refusal{Status: http.StatusBadRequest, Message: "More than one credential in authorization."}
 	refuseLength = &Refusal{Status: http.StatusBadRequest, Message: "The credential in authorization is too long."}
 	refuseKeys   = &Refusal{Status: http.StatusBadRequest, Message: "More than one API key."}
 )
 
-// readToken finds the token of `authorization: Bearer`, or none. Headers that were sent twice come joined by commas or one
-// by one, as the mesh is configured; both are taken apart alike. Where one part is a Bearer, another would leave open which
-// of them the service behind believes, so that is refused; other schemes may hold commas and prove nothing.
+// readToken finds the token of `authorization: Bearer`, or none. Headers that were sent twice come joined by commas or
+// one by one, as the mesh is configured; both are taken apart alike. Where one part is a Bearer, another would leave
+// open which of them the service behind believes, so that is refused; other schemes may hold commas and prove nothing.
 func readToken(ev *Evidence) (string, *Refusal) {
 	parts, bearer := 0, ""
 	for i := range ev.Headers {
@@ -47,7 +47,7 @@ func readToken(ev *Evidence) (string, *Refusal) {
 	return token, nil
 }
 
-// isBearer tells whether a part of an authorization begins with Bearer, in any case.
+// isBearer reports whether a part of an authorization begins with Bearer, in any case.
 func isBearer(part string) bool {
 	return len(part) >= len("bearer") && strings.EqualFold(part[:len("bearer")], "bearer")
 }

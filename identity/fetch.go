@@ -58,7 +58,7 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isFile tells whether a key set is in a file.
+// isFile reports whether a key set is in a file.
 func isFile(source string) bool { return filepath.IsAbs(source) }
 
 // get reads the document of a key set, and how long it may be kept without asking again.
@@ -120,14 +120,14 @@ func withoutURL(err error) error {
 	return err
 }
 
-// readFile reads a key set from a file. Anything that is no plain file could keep the reader waiting for ever.
+// readFile reads a key set from a file. Anything that is not a plain file could keep the reader waiting for ever.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the key set: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open the key set: %s is no file", path)
+		return nil, fmt.Errorf("open the key set: %s must be a plain file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

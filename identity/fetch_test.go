@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -92,7 +93,7 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 		"link-local, IPv4 in IPv6":  {"https://[::ffff:169.254.169.254]/keys", true, "link-local"},
 		"link-local, IPv6":          {"https://[fe80::1]/keys", true, "link-local"},
 		"file that is not there":    {"/nonexistent/jwks.json", true, "no such file"},
-		"folder":                    {os.TempDir(), true, "is no file"},
+		"folder":                    {os.TempDir(), true, "must be a plain file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sets := identity.NewKeySets(identity.KeySetsConfig{LoopbackHTTP: c.loopback})
@@ -123,10 +124,7 @@ func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
 	t.Cleanup(proxy.Close)
-	at, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(proxy.URL))(t)
 	for _, source := range []string{"https://169.254.169.254/keys", "https://[fe80::1]/keys",
 		"https://[::ffff:169.254.169.254]:444/keys", "https://10.0.0.1/keys", "https://idp.internal/keys"} {
 		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: &http.Transport{Proxy: http.ProxyURL(at),
@@ -148,10 +146,7 @@ func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 
 func TestAPipeIsNoKeySet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks")
-	err := syscall.Mkfifo(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(path, 0o600))
 	_, sets := resolver(t, jwtOnly(path), atNoon)
 	if status := sets.Status()[0]; status.Err == nil {
 		t.Error("a pipe was taken for a key set")
@@ -168,7 +163,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer r.Close()
 	awaitRefresh(t, sets)
 	if status := sets.Status()[0]; status.Err == nil || status.Keys != 0 || asked.Load() != 0 {
-		t.Errorf("status %+v, the place redirected to was asked %d times: want an error and no keys", status, asked.Load())
+		t.Errorf("status %+v, the place redirected to was asked %d times: want an error and no keys", status,
+			asked.Load())
 	}
 }
 
@@ -192,12 +188,10 @@ func TestFilesAreReadAtOnceAndAgain(t *testing.T) {
 		replaceFile(t, path, []byte("{"))
 		pass(5 * time.Second)
 		if user := s.user(token); user != "alice" || sets.Stats().Failures != 1 {
-			t.Errorf("with a broken file the token yields %q after %d failures, want the last good keys and one", user, sets.Stats().Failures)
+			t.Errorf("with a broken file the token yields %q after %d failures, want the last good keys and one", user,
+				sets.Stats().Failures)
 		}
-		err := os.Remove(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 		pass(time.Minute)
 		if user := s.user(token); user != "alice" {
 			t.Errorf("without the file the token yields %q, want the last good keys", user)
@@ -208,44 +202,44 @@ func TestFilesAreReadAtOnceAndAgain(t *testing.T) {
 // replaceFile puts another file in the place of one, as a ConfigMap does.
 func replaceFile(t *testing.T, path string, document []byte) {
 	t.Helper()
-	err := os.WriteFile(path+".new", document, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = os.Rename(path+".new", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path+".new", document, 0o600))
+	must.Do(t, os.Rename(path+".new", path))
 }
 
 func TestUnusableKeysAreLeftOut(t *testing.T) {
 	ed, rs := publicJWK("k", edKey.Public()), publicJWK("k", &rsaKey().PublicKey)
 	edT, rsT := sign("EdDSA", "k", edKey, good), sign("RS256", "k", rsaKey(), good)
-	short := must(newRSA(1024))
+	short := must.Value(newRSA(1024))
 	for name, c := range map[string]struct {
 		keys  []object
 		token string
 		want  string
 	}{
-		"for signatures":             {[]object{with(ed, object{"use": "sig"})}, edT, "alice"},
-		"for encryption":             {[]object{with(ed, object{"use": "enc"})}, edT, ""},
-		"to verify":                  {[]object{with(ed, object{"key_ops": []string{"verify"}})}, edT, "alice"},
-		"to encrypt":                 {[]object{with(ed, object{"key_ops": []string{"encrypt"}})}, edT, ""},
-		"for this algorithm":         {[]object{with(rs, object{"alg": "RS256"})}, rsT, "alice"},
-		"for another algorithm":      {[]object{with(rs, object{"alg": "RS512"})}, rsT, ""},
-		"for Ed25519":                {[]object{with(ed, object{"alg": "Ed25519"})}, edT, "alice"},
-		"for key wrapping":           {[]object{with(rs, object{"alg": "RSA-OAEP"})}, rsT, ""},
-		"1,024 bits":                 {[]object{publicJWK("k", &short.PublicKey)}, sign("RS256", "k", short, good), ""},
-		"a shared secret":            {[]object{{"kty": "oct", "kid": "k", "k": b64([]byte("secret"))}}, sign("HS256", "k", []byte("secret"), good), ""},
-		"beside keys of other kinds": {[]object{{"kty": "EC", "crv": "secp256k1", "kid": "x", "x": "AA", "y": "AA"}, {"kty": "new"}, ed}, edT, "alice"},
-		"with a private part":        {[]object{with(ed, object{"d": b64(edKey.Seed())})}, edT, "alice"},
-		"with a foreign certificate": {[]object{with(ed, object{"x5c": []string{"AAAA"}, "x5u": "https://evil.example", "x5t": "x"})}, edT, "alice"},
-		"the same id twice":          {[]object{rs, ed}, edT, "alice"},
-		"not on the curve":           {[]object{{"kty": "EC", "crv": "P-256", "kid": "k", "x": b64([]byte{1}), "y": b64([]byte{1})}}, sign("ES256", "k", p256Key(), good), ""},
-		"ES256 with a longer curve":  {[]object{publicJWK("k", &p384Key().PublicKey)}, sign("ES256", "k", p256Key(), good), ""},
-		"no numbers":                 {[]object{{"kty": "RSA", "kid": "k"}}, rsT, ""},
-		"even exponent":              {[]object{with(rs, object{"e": "Ag"})}, rsT, ""},
-		"no keys":                    {[]object{}, edT, ""},
+		"for signatures":        {[]object{with(ed, object{"use": "sig"})}, edT, "alice"},
+		"for encryption":        {[]object{with(ed, object{"use": "enc"})}, edT, ""},
+		"to verify":             {[]object{with(ed, object{"key_ops": []string{"verify"}})}, edT, "alice"},
+		"to encrypt":            {[]object{with(ed, object{"key_ops": []string{"encrypt"}})}, edT, ""},
+		"for this algorithm":    {[]object{with(rs, object{"alg": "RS256"})}, rsT, "alice"},
+		"for another algorithm": {[]object{with(rs, object{"alg": "RS512"})}, rsT, ""},
+		"for Ed25519":           {[]object{with(ed, object{"alg": "Ed25519"})}, edT, "alice"},
+		"for key wrapping":      {[]object{with(rs, object{"alg": "RSA-OAEP"})}, rsT, ""},
+		"1,024 bits":            {[]object{publicJWK("k", &short.PublicKey)}, sign("RS256", "k", short, good), ""},
+		"a shared secret": {[]object{{"kty": "oct", "kid": "k", "k": b64([]byte("secret"))}},
+			sign("HS256", "k", []byte("secret"), good), ""},
+		"beside keys of other kinds": {[]object{{"kty": "EC", "crv": "secp256k1", "kid": "x", "x": "AA", "y": "AA"},
+			{"kty": "new"}, ed}, edT, "alice"},
+		"with a private part": {[]object{with(ed, object{"d": b64(edKey.Seed())})}, edT, "alice"},
+		"with a foreign certificate": {
+			[]object{with(ed, object{"x5c": []string{"AAAA"}, "x5u": "https://evil.example", "x5t": "x"})}, edT,
+			"alice"},
+		"the same id twice": {[]object{rs, ed}, edT, "alice"},
+		"not on the curve": {[]object{{"kty": "EC", "crv": "P-256", "kid": "k", "x": b64([]byte{1}),
+			"y": b64([]byte{1})}}, sign("ES256", "k", p256Key(), good), ""},
+		"ES256 with a longer curve": {[]object{publicJWK("k", &p384Key().PublicKey)},
+			sign("ES256", "k", p256Key(), good), ""},
+		"no numbers":    {[]object{{"kty": "RSA", "kid": "k"}}, rsT, ""},
+		"even exponent": {[]object{with(rs, object{"e": "Ag"})}, rsT, ""},
+		"no keys":       {[]object{}, edT, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, sets := resolver(t, jwtOnly(writeKeys(t, keySet(c.keys...))), atNoon)

@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 )
 
-// FuzzToken throws authorizations at a Resolver. Only the signed tokens of the corpus name alice, however they are bent;
-// credentials are refused exactly when the words of the rule say so; and asking twice changes nothing.
+// FuzzToken throws authorizations at a Resolver. Only the signed tokens of the corpus name alice, however they are
+// bent; credentials are refused exactly when the specification refuses them; and asking twice changes nothing.
 func FuzzToken(f *testing.F) {
 	f.Add("Bearer "+edToken, "", false)
 	f.Add("bearer  "+edToken+" ", "Basic YTpi", true)
@@ -50,7 +50,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// contradicts says by the words of the rule whether an authorization is refused.
+// contradicts reports, by the specification, whether an authorization is refused.
 func contradicts(joined string) bool {
 	parts := strings.Split(joined, ",")
 	for _, part := range parts {
@@ -71,13 +71,15 @@ func lowerASCII(s string) string {
 	}, s)
 }
 
-// FuzzForwarded holds the walk through x-forwarded-for against one that joins and splits, written from the rule's words.
+// FuzzForwarded holds the walk through x-forwarded-for against one that joins and splits, written from the rule's
+// words.
 func FuzzForwarded(f *testing.F) {
 	f.Add("9.9.9.9, 203.0.113.7", "10.0.0.1", uint8(1), true)
 	f.Add("fe80::1%eth0,[2001:db8::1]:80", "::ffff:10.0.0.2, 10.0.0.1:80", uint8(3), true)
 	f.Add("x,,", "", uint8(2), false)
 	trusted := netip.MustParsePrefix("10.0.0.0/8")
-	proxied := identity.New(identity.Config{ClientIP: identity.AddressConfig{TrustedProxies: []netip.Prefix{trusted}}}, nil, identity.Options{})
+	proxied := identity.New(identity.Config{ClientIP: identity.AddressConfig{TrustedProxies: []netip.Prefix{trusted}}},
+		nil, identity.Options{})
 	from := netip.MustParseAddr("10.9.9.9")
 	f.Fuzz(func(t *testing.T, first, second string, hops uint8, both bool) {
 		ev := identity.Evidence{Headers: headers("x-forwarded-for", first, "x-real-ip", "9.9.9.9"), Peer: from}
@@ -87,11 +89,13 @@ func FuzzForwarded(f *testing.F) {
 			joined += "," + second
 		}
 		entries := strings.Split(joined, ",")
-		counted := identity.New(identity.Config{ClientIP: identity.AddressConfig{TrustedHops: int(hops)}}, nil, identity.Options{})
+		counted := identity.New(identity.Config{ClientIP: identity.AddressConfig{TrustedHops: int(hops)}}, nil,
+			identity.Options{})
 		if got, _ := counted.Resolve(&ev); got != unknown(nthEntry(entries, int(hops), from)) {
 			t.Fatalf("%d hops: %+v, want %s", hops, got, nthEntry(entries, int(hops), from))
 		}
-		if got, _ := proxied.Resolve(&ev); len(entries) < 1000 && got != unknown(lastUntrusted(entries, trusted, from)) {
+		if got, _ := proxied.Resolve(&ev); len(entries) < 1000 &&
+			got != unknown(lastUntrusted(entries, trusted, from)) {
 			t.Fatalf("trusted proxies: %+v, want %s", got, lastUntrusted(entries, trusted, from))
 		}
 		for _, addr := range []netip.Addr{nthEntry(entries, int(hops), from), lastUntrusted(entries, trusted, from)} {

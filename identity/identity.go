@@ -1,16 +1,16 @@
-// Package identity says who is asking: from a JWT, an API key or a trusted client address to a Client.
+// Package identity finds who is asking: from a JWT, an API key or a trusted client address to a Client.
 package identity
 
 import (
 	"net/netip"
 )
 
-// Kind is a kind of evidence.
-type Kind uint8
+// EvidenceKind is a kind of evidence.
+type EvidenceKind uint8
 
 // The kinds of evidence.
 const (
-	IP Kind = iota // the client's address, which is always known besides
+	IP EvidenceKind = iota // the client's address, which is always known besides
 	JWT
 	APIKey
 	MTLS
@@ -20,7 +20,7 @@ const (
 var kinds = [...]string{IP: "ip", JWT: "jwt", APIKey: "api_key", MTLS: "mtls"}
 
 // String is the kind's word in a rule file.
-func (k Kind) String() string {
+func (k EvidenceKind) String() string {
 	if int(k) >= len(kinds) {
 		return "unknown"
 	}
@@ -30,24 +30,26 @@ func (k Kind) String() string {
 // Header is one header of a request as it came; a name that was sent twice is there twice.
 type Header struct{ Name, Value string }
 
-// Evidence is what a request brings along to say who is asking. Its strings may hold any bytes.
+// Evidence is what a request brings to identify who is asking. Its strings may hold any bytes.
 type Evidence struct {
 	Headers   []Header   // names in lower case
 	Path      string     // with its query, as it came
 	Principal string     // of the peer's certificate, empty without one
 	Peer      netip.Addr // the connection's other end; invalid for a pipe
-	Verified  *Client    // who asks, where that was established elsewhere, as by a log; only the address is resolved then. Doors leave it nil
+	// who asks, where that was established elsewhere, as by a log; only the address is resolved then. Doors leave it
+	// nil
+	Verified *Client
 }
 
 // Client is who is asking.
 type Client struct {
-	User, Tenant, Tier string     // empty: not known
-	Key                string     // id of the API key that was used, whose own limits apply
-	KeyPrefix          string     // what may be shown of that key, by KeyPrefix; valid as long as the evidence is
-	Address            netip.Addr // of the client, unmapped; invalid when not even the peer's is known
-	By                 Kind       // the evidence that named the client
-	Authenticated      bool       // that evidence was verified
-	AddressTrusted     bool       // Address comes from the peer or from proxies that are trusted
+	User, Tenant, Tier string       // empty: not known
+	Key                string       // id of the API key that was used, whose own limits apply
+	KeyPrefix          string       // what may be shown of that key, by KeyPrefix; valid as long as the evidence is
+	Address            netip.Addr   // of the client, unmapped; invalid when not even the peer's is known
+	By                 EvidenceKind // the evidence that named the client
+	Authenticated      bool         // that evidence was verified
+	AddressTrusted     bool         // Address comes from the peer or from proxies that are trusted
 }
 
 // Refusal is the answer to a request whose evidence contradicts itself.

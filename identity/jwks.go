@@ -36,16 +36,16 @@ type publicKey struct {
 	public any
 }
 
-// fits tells whether signatures of an algorithm may be checked with the key. Without that, a token could choose how a key is
-// used.
+// fits reports whether signatures of an algorithm may be checked with the key. Without that, a token could choose how a
+// key is used.
 func (k *publicKey) fits(alg string) bool {
 	return families[alg] == k.family && (k.alg == "" || k.alg == alg || k.alg == "Ed25519" && alg == "EdDSA")
 }
 
-// find returns the keys of an id, or the only key without an id that fits where no key has that id; without an id, the only
-// key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key has an id, none
-// can be new.
-func (k *keys) find(id, alg string) ([]publicKey, bool) {
+// keysFor returns the keys of an id, or the only key without an id that fits where no key has that id; without an id,
+// the only key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key
+// has an id, none can be new.
+func (k *keys) keysFor(id, alg string) ([]publicKey, bool) {
 	if id == "" {
 		return onlyFit(k.all, alg), true
 	}
@@ -56,7 +56,7 @@ func (k *keys) find(id, alg string) ([]publicKey, bool) {
 	return found, len(found) > 0 && len(k.byID) == 0
 }
 
-// onlyFit returns the only key that fits an algorithm, nil where there is none or several do.
+// onlyFit returns the only key that fits an algorithm, nil if none or several do.
 func onlyFit(all []publicKey, alg string) []publicKey {
 	var found []publicKey
 	for i := range all {
@@ -71,8 +71,8 @@ func onlyFit(all []publicKey, alg string) []publicKey {
 	return found
 }
 
-// parseKeys reads a key set. Keys that cannot verify signatures here (other kinds, too short, for encryption) are left out;
-// a document that is no key set, or has too many keys, is an error as a whole.
+// parseKeys reads a key set. Keys that cannot verify signatures here (other kinds, too short, for encryption) are left
+// out; a document that is not a key set, or has too many keys, is an error as a whole.
 func parseKeys(document []byte) (*keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -82,7 +82,7 @@ func parseKeys(document []byte) (*keys, error) {
 		return nil, fmt.Errorf("read the key set: %w", err)
 	}
 	if set.Keys == nil {
-		return nil, errors.New("read the key set: it has no list of keys")
+		return nil, errors.New("read the key set: it must have a list of keys")
 	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("read the key set: it has %d keys, at most %d", len(set.Keys), maxKeys)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// unnamedJWK is the public key as it stands in a key set without ids.
+// unnamedJWK is the public key in the form that key sets without ids hold.
 func unnamedJWK(key crypto.PublicKey) object { return with(publicJWK("", key), object{"kid": nil}) }
 
 func TestAnUnknownKidNeedsTheOnlyKeyWithoutOne(t *testing.T) {
@@ -33,7 +33,8 @@ func TestAnUnknownKidNeedsTheOnlyKeyWithoutOne(t *testing.T) {
 	}
 }
 
-// A set without ids has no key to be asked for; in one with ids the key of a token may be new.
+// A set without ids never lacks the id of a token, so it is not fetched again; in one with ids the key of a token may
+// be new.
 func TestAKidIsNotAskedForWhereKeysHaveNone(t *testing.T) {
 	named := publicJWK("k2", &rsaKey().PublicKey)
 	for name, c := range map[string]struct {

@@ -28,13 +28,13 @@ func newKeyTable(cfg KeysConfig) *keyTable {
 	return t
 }
 
-// place is where the keys of a digest stand. It depends on the digest alone, of which no client can steer a bit towards a key
-// that he does not know.
+// place is where the keys of a digest stand. It depends on the digest alone, of which no client can steer a bit towards
+// a key that he does not know.
 func place(digest *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[:8]) }
 
-// read finds the key that a request carries, or none. One sent twice is refused: two headers, a header joined by commas,
-// two parameters, or both a header and a parameter where both are configured.
-func (t *keyTable) read(ev *Evidence) (string, *Refusal) {
+// keyOf finds the key that a request carries, or none. One sent twice is refused: two headers, a header joined by
+// commas, two parameters, or both a header and a parameter where both are configured.
+func (t *keyTable) keyOf(ev *Evidence) (string, *Refusal) {
 	sent, key := 0, ""
 	for i := range ev.Headers {
 		if t.header != "" && ev.Headers[i].Name == t.header {
@@ -64,8 +64,8 @@ func queryOf(path string) string {
 	return query
 }
 
-// unescape decodes percents once. A plus stays one: keys are often base64, and only forms mean a blank by it. What cannot be
-// decoded is no key.
+// unescape decodes percents once. A plus stays one: keys are often base64, and only forms mean a blank by it. What
+// cannot be decoded is not a key.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -77,9 +77,9 @@ func unescape(s string) string {
 	return decoded
 }
 
-// ask tells whether a key is known and good, and fills in whose it is. A digest is compared in constant time: how long it
-// takes says nothing of how much of it was right.
-func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
+// lookUp reports whether a key is known and good, and fills in whose it is. A digest is compared in constant time: the
+// time does not reveal how much of it was right.
+func (t *keyTable) lookUp(key string, now func() time.Time, client *Client) bool {
 	if key == "" || len(key) > maxCredential {
 		return false
 	}
@@ -88,7 +88,8 @@ func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
 	for i := range here {
 		k := &here[i]
 		if subtle.ConstantTimeCompare(k.SHA256[:], digest[:]) == 1 && k.good(now) {
-			client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID, KeyPrefix(key)
+			client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID,
+				KeyPrefix(key)
 			return true
 		}
 	}
@@ -98,8 +99,8 @@ func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
 // shownOfKey is how many characters of a key may be shown.
 const shownOfKey = 10
 
-// KeyPrefix returns the first 10 characters of an API key, by which its owner finds it. It returns nothing for a key of less than 30
-// characters, of which that would be too much.
+// KeyPrefix returns the first 10 characters of an API key, by which its owner finds it. It returns nothing for a key of
+// less than 30 characters, of which that would be too much.
 func KeyPrefix(key string) string {
 	if len(key) < 3*shownOfKey {
 		return ""
@@ -112,7 +113,7 @@ func (t *keyTable) has(digest *[sha256.Size]byte) bool {
 	return slices.ContainsFunc(t.keys[place(digest)], func(k Key) bool { return k.SHA256 == *digest })
 }
 
-// good tells whether a key may be used now.
+// good reports whether a key may be used now.
 func (k *Key) good(now func() time.Time) bool {
 	return !k.Revoked && (k.Expires.IsZero() || now().Before(k.Expires))
 }

@@ -30,27 +30,29 @@ func keysConfig() identity.KeysConfig {
 
 // keyed is the client of an API key.
 func keyed(id, user, tenant, tier string) identity.Client {
-	return identity.Client{User: user, Tenant: tenant, Tier: tier, Key: id, Address: peer, By: identity.APIKey, Authenticated: true, AddressTrusted: true}
+	return identity.Client{User: user, Tenant: tenant, Tier: tier, Key: id, Address: peer, By: identity.APIKey,
+		Authenticated: true, AddressTrusted: true}
 }
 
 func TestKeysInAHeader(t *testing.T) {
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}, atNoon)
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}, atNoon)
 	nobody := unknown(peer)
 	cases := map[string]struct {
 		values  []string
 		want    identity.Client
 		refused bool
 	}{
-		"known":                      {[]string{"secret"}, keyed("ci", "ci-bot", "acme", "pro"), false},
-		"blanks around":              {[]string{" \tsecret "}, keyed("ci", "ci-bot", "acme", "pro"), false},
-		"user defaults to the id":    {[]string{"se+cr/et=="}, keyed("bare", "bare", "", ""), false},
-		"about to expire":            {[]string{"fleeting"}, keyed("soon", "soon", "", ""), false},
-		"bytes that are not UTF-8":   {[]string{"k\xff\x00"}, keyed("raw", "raw", "", ""), false},
-		"renewed under another id":   {[]string{"renewed"}, keyed("new", "new", "", ""), false},
-		"expired":                    {[]string{"expired"}, nobody, false},
-		"revoked":                    {[]string{"revoked"}, nobody, false},
-		"unknown":                    {[]string{"Secret"}, nobody, false},
-		"a digest":                   {[]string{"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}, nobody, false},
+		"known":                    {[]string{"secret"}, keyed("ci", "ci-bot", "acme", "pro"), false},
+		"blanks around":            {[]string{" \tsecret "}, keyed("ci", "ci-bot", "acme", "pro"), false},
+		"user defaults to the id":  {[]string{"se+cr/et=="}, keyed("bare", "bare", "", ""), false},
+		"about to expire":          {[]string{"fleeting"}, keyed("soon", "soon", "", ""), false},
+		"bytes that are not UTF-8": {[]string{"k\xff\x00"}, keyed("raw", "raw", "", ""), false},
+		"renewed under another id": {[]string{"renewed"}, keyed("new", "new", "", ""), false},
+		"expired":                  {[]string{"expired"}, nobody, false},
+		"revoked":                  {[]string{"revoked"}, nobody, false},
+		"unknown":                  {[]string{"Secret"}, nobody, false},
+		"a digest": {[]string{"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"},
+			nobody, false},
 		"empty":                      {[]string{""}, nobody, false},
 		"blank":                      {[]string{"  "}, nobody, false},
 		"none":                       {nil, nobody, false},
@@ -77,13 +79,14 @@ func TestKeysInAHeader(t *testing.T) {
 // TestAKeyThatTheConfigurationRevokedStaysRevoked although the control plane knows a good key of the same secret.
 func TestAKeyThatTheConfigurationRevokedStaysRevoked(t *testing.T) {
 	asked := 0
-	r := identity.New(identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}, nil, identity.Options{
-		Now: atNoon,
-		Keys: func(context.Context, [sha256.Size]byte) (identity.Key, bool) {
-			asked++
-			return identity.Key{ID: "other", User: "other"}, true
-		},
-	})
+	r := identity.New(identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}, nil,
+		identity.Options{
+			Now: atNoon,
+			Keys: func(context.Context, [sha256.Size]byte) (identity.Key, bool) {
+				asked++
+				return identity.Key{ID: "other", User: "other"}, true
+			},
+		})
 	t.Cleanup(r.Close)
 	for _, secret := range []string{"revoked", "expired"} {
 		got, refusal := r.Resolve(&identity.Evidence{Headers: headers("x-api-key", secret), Path: "/", Peer: peer})
@@ -110,7 +113,7 @@ func checkKey(t *testing.T, got identity.Client, refusal *identity.Refusal, want
 }
 
 func TestKeysInAQuery(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}
+	cfg := identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}
 	cfg.Keys.Header, cfg.Keys.Query = "", "api_key"
 	r, _ := resolver(t, cfg, atNoon)
 	nobody, ci, bare := unknown(peer), keyed("ci", "ci-bot", "acme", "pro"), keyed("bare", "bare", "", "")
@@ -148,14 +151,15 @@ func TestKeysInAQuery(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, refusal := r.Resolve(&identity.Evidence{Headers: headers("api_key", "secret", "x-api-key", "secret"), Path: c.path, Peer: peer})
+			got, refusal := r.Resolve(&identity.Evidence{Headers: headers("api_key", "secret", "x-api-key", "secret"),
+				Path: c.path, Peer: peer})
 			checkKey(t, got, refusal, c.want, c.refused)
 		})
 	}
 }
 
 func TestAKeyInBothPlacesIsSentTwice(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}
+	cfg := identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}
 	cfg.Keys.Header, cfg.Keys.Query = "X-API-Key", "k"
 	r, _ := resolver(t, cfg, atNoon)
 	_, refusal := r.Resolve(&identity.Evidence{Headers: headers("x-api-key", "secret"), Path: "/?k=secret", Peer: peer})

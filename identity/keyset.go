@@ -14,12 +14,13 @@ import (
 
 // When key sets are loaded again.
 const (
-	usualRefresh = 5 * time.Minute  // after a fetch whose answer does not say
-	minRefresh   = time.Minute      // bounds of what an answer may say
+	usualRefresh = 5 * time.Minute  // after an answer without a max-age
+	minRefresh   = time.Minute      // bounds of the max-age of an answer
 	maxRefresh   = time.Hour        //
 	refreshGap   = 30 * time.Second // at least, between two fetches of one set
 	filePoll     = 5 * time.Second  // of a file, which is cheap to read
-	firstRetry   = time.Second      // when no server could be reached and there are no keys yet; doubles up to refreshGap
+	// when no server could be reached, before the first keys; doubles up to refreshGap
+	firstRetry = time.Second
 )
 
 // keySet is one source of keys. One goroutine loads it; requests read what is there.
@@ -55,8 +56,9 @@ func (s *keySet) want() {
 	}
 }
 
-// run keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie refreshGap apart.
-func (s *keySet) run(ctx context.Context, wait time.Duration) {
+// keepLoaded keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie
+// refreshGap apart.
+func (s *keySet) keepLoaded(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	last, wanted := time.Now(), s.wanted
@@ -88,7 +90,7 @@ func (s *keySet) forget() {
 	}
 }
 
-// refresh loads the set once and says how long after its start it should be loaded again.
+// refresh loads the set once and returns how long after its start it should be loaded again.
 func (s *keySet) refresh(ctx context.Context) time.Duration {
 	c := &s.owner.counters
 	c.fetches.Add(1)
@@ -98,7 +100,7 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 	}
 	if err == nil {
 		s.failures = 0
-		s.report(nil)
+		s.recordRefresh(nil)
 		return wait - jitter(wait)
 	}
 	c.failures.Add(1)
@@ -107,12 +109,13 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 		s.replace(&keys{})
 		s.digest = [sha256.Size]byte{}
 	}
-	s.report(err)
+	s.recordRefresh(err)
 	return s.retry(err)
 }
 
-// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one that was
-// not does not notice, and at the start, when the network may still be coming up, the first keys are worth a few tries.
+// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one
+// that was not does not notice, and at the start, when the network may still be coming up, the first keys are worth a
+// few tries.
 func (s *keySet) retry(err error) time.Duration {
 	if isFile(s.source) {
 		return filePoll
@@ -125,7 +128,7 @@ func (s *keySet) retry(err error) time.Duration {
 	return wait + jitter(wait)
 }
 
-// unreached tells whether an error means that no connection was made.
+// unreached reports whether an error means that no connection was made.
 func unreached(err error) bool {
 	of, ok := errors.AsType[*net.OpError](err)
 	return ok && of.Op == "dial"
@@ -134,8 +137,8 @@ func unreached(err error) bool {
 // jitter is a random tenth at most, so that a fleet that started together does not ask together.
 func jitter(d time.Duration) time.Duration { return rand.N(d/10 + 1) }
 
-// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document that
-// makes the reader panic is one that cannot be read.
+// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document
+// that makes the reader panic is one that cannot be read.
 func (s *keySet) load(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,8 +168,8 @@ func (s *keySet) replace(next *keys) {
 	s.current.Store(next)
 }
 
-// report takes note of a refresh and tells the listener.
-func (s *keySet) report(err error) {
+// recordRefresh records a refresh and calls the listener.
+func (s *keySet) recordRefresh(err error) {
 	keys := len(s.current.Load().all)
 	s.mu.Lock()
 	s.status.Keys, s.status.Loaded, s.status.Err = keys, s.loaded, err

@@ -17,16 +17,17 @@ type KeySetsConfig struct {
 	LoopbackHTTP bool              // also take http URLs of loopback addresses, for tests
 	Verified     int               // how many verified tokens are remembered; 0: 10,000
 	Rejected     int               // how many rejected tokens are remembered; 0: 10,000
-	Bytes        int64             // memory that remembered tokens take at most, whatever the two numbers above; 0: no bound
-	MaxStale     time.Duration     // how long keys are kept that could not be confirmed; 0: 24 h
+	// memory that remembered tokens take at most, beside the two bounds above; 0: no bound
+	Bytes    int64
+	MaxStale time.Duration // how long keys are kept that could not be confirmed; 0: 24 h
 
-	// OnRefresh is told of every load of a key set, from its own goroutine: the source without passwords, how many keys are
-	// in use now, and what failed. Nil: nothing is called.
+	// OnRefresh receives every load of a key set, from its own goroutine: the source without passwords, how many keys
+	// are in use now, and what failed. Nil: nothing is called.
 	OnRefresh func(source string, keys int, err error)
 }
 
-// KeySets holds the key sets of all domains, and what their tokens yielded. It outlives rule sets: the sets that a new one
-// uses too stay loaded. Sets are loaded in the background; no request ever waits for one.
+// KeySets holds the key sets of all domains, and what their tokens yielded. It outlives rule sets: the sets that a new
+// one uses too stay loaded. Sets are loaded in the background; no request ever waits for one.
 type KeySets struct {
 	cfg      KeySetsConfig
 	fetcher  *fetcher
@@ -48,16 +49,16 @@ type counters struct {
 
 // Stats are totals since the start, but for the last three, which are as of now.
 type Stats struct {
-	Hits     uint64 // tokens that were remembered
-	Misses   uint64 // tokens that were not, and were verified
-	Invalid  uint64 // of those, the ones that yielded nothing
-	Refused  uint64 // requests whose credentials contradicted each other
-	Fetches  uint64 // loads of key sets that were tried
-	Failures uint64 // loads of key sets that failed: the last good keys stayed
-	Evicted  uint64 // tokens that were forgotten early because others needed the room
+	Hits     uint64 `metric:"token_cache_hits_total" help:"Tokens that were known already."`
+	Misses   uint64 `metric:"token_cache_misses_total" help:"Tokens that had to be verified."`
+	Invalid  uint64 `metric:"tokens_invalid_total" help:"Tokens that were verified and yielded no client."`
+	Refused  uint64 `metric:"credentials_refused_total" help:"Requests whose credentials contradicted each other."`
+	Fetches  uint64 `metric:"jwks_fetches_total" help:"Loads of key sets."`
+	Failures uint64 `metric:"jwks_failures_total" help:"Loads of key sets that failed; the last good keys stayed."`
+	Evicted  uint64 `metric:"token_cache_evicted_total" help:"Tokens forgotten early: no room, or long names."`
 
-	Sets     int // key sets in use
-	Verified int // tokens remembered as good
+	Sets     int `metric:"jwks_sets" help:"Key sets in use."`
+	Verified int `metric:"token_cache_entries" help:"Verified tokens remembered."`
 	Rejected int // tokens remembered as worthless
 }
 
@@ -86,7 +87,7 @@ func NewKeySets(cfg KeySetsConfig) *KeySets {
 	return s
 }
 
-// Close stops all loading and waits for it. Resolvers go on with the keys that are there.
+// Close stops all loading and waits for it. Resolvers continue with the keys that are there.
 func (s *KeySets) Close() {
 	s.mu.Lock()
 	s.cancel()
@@ -108,7 +109,7 @@ func (s *KeySets) Stats() Stats {
 	}
 }
 
-// Status tells how each key set in use stands, by source.
+// Status returns the state of each key set in use, by source.
 func (s *KeySets) Status() []SetStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +123,8 @@ func (s *KeySets) Status() []SetStatus {
 	return all
 }
 
-// retain is the set of a source, which is loaded from now on. A file is read before retain returns: no request waits for it on a
-// request's way, and the rules that name it are good from their first request on.
+// retain is the set of a source, which is loaded from now on. A file is read before retain returns: no request waits
+// for it on a request's way, and the rules that name it are good from their first request on.
 func (s *KeySets) retain(source string) *keySet {
 	set, ctx := s.join(source)
 	if ctx == nil {
@@ -135,12 +136,13 @@ func (s *KeySets) retain(source string) *keySet {
 	}
 	go func() {
 		defer s.running.Done()
-		set.run(ctx, wait)
+		set.keepLoaded(ctx, wait)
 	}()
 	return set
 }
 
-// join counts a user of a set. For a new one it returns the context to load it under, unless nothing is loaded any more.
+// join counts a user of a set. For a new one it returns the context to load it under, unless nothing is loaded any
+// more.
 func (s *KeySets) join(source string) (*keySet, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +182,7 @@ type lease struct {
 	held []*keySet
 }
 
-func (l *lease) end() {
+func (l *lease) release() {
 	l.once.Do(func() {
 		for _, set := range l.held {
 			l.sets.release(set)
@@ -201,8 +203,8 @@ func (s *KeySets) recall(key cacheKey, now time.Time) (grant, bool) {
 	return g, ok
 }
 
-// remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes no client be forgotten
-// whose token is good.
+// remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes no client be
+// forgotten whose token is good.
 func (s *KeySets) remember(key cacheKey, g grant, now time.Time) {
 	s.counters.misses.Add(1)
 	to := s.verified

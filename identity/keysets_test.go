@@ -1,7 +1,6 @@
 package identity_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +33,8 @@ func (e *endpoint) RoundTrip(request *http.Request) (*http.Response, error) {
 	e.mu.Lock()
 	e.fetches = append(e.fetches, time.Now())
 	hangs, takes, err := e.hangs, e.takes, e.err
-	response := &http.Response{StatusCode: e.status, Header: http.Header{"Cache-Control": {e.control}, "Location": {source}},
+	response := &http.Response{StatusCode: e.status, Header: http.Header{"Cache-Control": {e.control},
+		"Location": {source}},
 		Body: io.NopCloser(strings.NewReader(string(e.document))), Request: request}
 	e.mu.Unlock()
 	<-time.After(takes)
@@ -175,7 +175,8 @@ func TestANewKeyIsFoundByItsFirstToken(t *testing.T) {
 		}
 		pass(time.Second)
 		if user := s.user(token); user != "alice" {
-			t.Errorf("30 s after the last fetch the token yields %q: its rejection is still remembered, or nothing was fetched", user)
+			t.Errorf("30 s after the last fetch the token yields %q: its rejection is still remembered, or nothing "+
+				"was fetched", user)
 		}
 		if user := s.user(edToken); user != "" {
 			t.Errorf("a token of a key that left yields %q", user)
@@ -216,9 +217,11 @@ func TestAKeyThatLeftEndsWhatIsRemembered(t *testing.T) {
 
 func TestTheEndpointSaysWhenToAskAgain(t *testing.T) {
 	for control, want := range map[string]time.Duration{
-		"": 5 * time.Minute, "public": 5 * time.Minute, "max-age=600": 10 * time.Minute, "public, Max-Age=\"600\"": 10 * time.Minute,
-		"max-age=1": time.Minute, "max-age=86400": time.Hour, "max-age=-1": 5 * time.Minute, "max-age=99999999999999999999": 5 * time.Minute,
-		"no-store": time.Minute, "no-cache, max-age=600": time.Minute,
+		"": 5 * time.Minute, "public": 5 * time.Minute, "max-age=600": 10 * time.Minute,
+		"public, Max-Age=\"600\"": 10 * time.Minute,
+		"max-age=1":               time.Minute, "max-age=86400": time.Hour, "max-age=-1": 5 * time.Minute,
+		"max-age=99999999999999999999": 5 * time.Minute,
+		"no-store":                     time.Minute, "no-cache, max-age=600": time.Minute,
 	} {
 		e := newEndpoint(edKeys)
 		e.control = control
@@ -365,81 +368,6 @@ func TestCloseInterruptsAFetch(t *testing.T) {
 		sets.Close()
 		if got := len(e.asked()); got != 1 {
 			t.Errorf("%d fetches, want none after closing", got)
-		}
-	})
-}
-
-func TestSetsOutliveReloads(t *testing.T) {
-	play(t, edKeys, func(t *testing.T, s *scene) {
-		synctest.Wait()
-		s.user(edToken)
-		second := identity.New(jwtOnly(source), s.sets, identity.Options{})
-		s.resolver.Close()
-		first := s.resolver
-		s.resolver = second
-		if user := s.user(edToken); user != "alice" {
-			t.Errorf("after a reload the token yields %q", user)
-		}
-		if stats := s.sets.Stats(); stats.Fetches != 1 || stats.Hits != 1 || stats.Sets != 1 {
-			t.Errorf("%+v: want one fetch, and the token remembered across a reload that changes nothing", stats)
-		}
-		second.Close()
-		if got := s.sets.Stats().Sets; got != 0 {
-			t.Errorf("%d sets are kept that are not used", got)
-		}
-		pass(time.Hour)
-		if got := len(s.asked()); got != 1 {
-			t.Errorf("%d fetches, want none for a set that is not used", got)
-		}
-		s.resolver = first
-		if user := s.user(edToken); user != "alice" {
-			t.Errorf("a request of the old rules yields %q", user)
-		}
-	})
-}
-
-func TestAChangedIssuerForgetsWhatItsTokensYielded(t *testing.T) {
-	play(t, edKeys, func(t *testing.T, s *scene) {
-		synctest.Wait()
-		s.user(edToken)
-		cfg := jwtOnly(source)
-		cfg.Issuers[0].UserClaim = "org_id"
-		old := s.resolver
-		s.resolver = identity.New(cfg, s.sets, identity.Options{})
-		old.Close()
-		if user := s.user(edToken); user != "acme" {
-			t.Errorf("after the user's claim changed the token yields %q, want acme", user)
-		}
-	})
-}
-
-func TestOnRefreshShowsNoPassword(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type refresh struct {
-			source string
-			keys   int
-			failed bool
-		}
-		told := make(chan refresh, 10)
-		e := newEndpoint(edKeys)
-		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e, OnRefresh: func(source string, keys int, err error) {
-			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the password stands in %q", err)
-			}
-			told <- refresh{source, keys, err != nil}
-		}})
-		defer sets.Close()
-		r := identity.New(jwtOnly("https://u:hunter2@issuer.example/k?key=hunter2"), sets, identity.Options{})
-		defer r.Close()
-		synctest.Wait()
-		e.set(func(e *endpoint) { e.err = context.DeadlineExceeded })
-		pass(5 * time.Minute)
-		const shown = "https://u:xxxxx@issuer.example/k"
-		if got, want := <-told, (refresh{shown, 1, false}); got != want {
-			t.Errorf("told of %+v, want %+v", got, want)
-		}
-		if got, want := <-told, (refresh{shown, 1, true}); got != want {
-			t.Errorf("told of %+v, want %+v", got, want)
 		}
 	})
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/test/must"
 	"go.uber.org/goleak"
 )
 
@@ -31,21 +32,14 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 func atNoon() time.Time { return noon }
 
-// The test's signers. The Ed25519 key is always the same, so that tokens can stand in the corpora of fuzz targets.
+// The test's signers. The Ed25519 key is always the same, so that tokens can be in the corpora of fuzz targets.
 var (
 	edKey    = ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), ed25519.SeedSize))
-	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	p256Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	p384Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)) })
-	otherRSA = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
+	p256Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	p384Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)) })
+	otherRSA = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
 )
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 // object is a JSON object: a key, a header or claims.
 type object = map[string]any
@@ -67,13 +61,13 @@ func with(o, changes object) object {
 
 func b64(raw []byte) string { return base64.RawURLEncoding.EncodeToString(raw) }
 
-// publicJWK is the public key as it stands in a key set.
+// publicJWK is the public key in the form that key sets hold.
 func publicJWK(kid string, key crypto.PublicKey) object {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		return object{"kty": "RSA", "kid": kid, "n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}
 	case *ecdsa.PublicKey:
-		point := must(key.Bytes())[1:]
+		point := must.Value(key.Bytes())[1:]
 		half := len(point) / 2
 		return object{"kty": "EC", "kid": kid, "crv": key.Params().Name, "x": b64(point[:half]), "y": b64(point[half:])}
 	case ed25519.PublicKey:
@@ -84,7 +78,7 @@ func publicJWK(kid string, key crypto.PublicKey) object {
 
 // keySet is the document of a key set.
 func keySet(keys ...object) []byte {
-	return must(json.Marshal(object{"keys": append([]object{}, keys...)}))
+	return must.Value(json.Marshal(object{"keys": append([]object{}, keys...)}))
 }
 
 // testKeys is the key set of the test's issuer.
@@ -96,15 +90,13 @@ func testKeys() []byte {
 func writeKeys(t testing.TB, document []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	err := os.WriteFile(path, document, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, document, 0o600))
 	return path
 }
 
 // good are the claims of a token that is accepted.
-var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro", "exp": noon.Add(time.Hour).Unix()}
+var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro",
+	"exp": noon.Add(time.Hour).Unix()}
 
 // sign makes a token.
 func sign(alg, kid string, key any, claims object) string {
@@ -116,12 +108,12 @@ func signHeader(header object, key any, claims object) string {
 	if header["kid"] == "" {
 		delete(header, "kid")
 	}
-	text := b64(must(json.Marshal(header))) + "." + b64(must(json.Marshal(claims)))
+	text := b64(must.Value(json.Marshal(header))) + "." + b64(must.Value(json.Marshal(claims)))
 	return signText(header["alg"].(string), key, text)
 }
 
 func signText(alg string, key any, text string) string {
-	return text + "." + b64(must(jwt.GetSigningMethod(alg).Sign(text, key)))
+	return text + "." + b64(must.Value(jwt.GetSigningMethod(alg).Sign(text, key)))
 }
 
 // issuer is the issuer that the tests trust, with its keys at a source.
@@ -164,7 +156,7 @@ func newRSA(bits int) (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Rea
 // benchmarkSignature measures the check of a token's signature alone.
 func benchmarkSignature(b *testing.B, alg string, key any, token string) {
 	dot := strings.LastIndexByte(token, '.')
-	signature := must(base64.RawURLEncoding.DecodeString(token[dot+1:]))
+	signature := must.Value(base64.RawURLEncoding.DecodeString(token[dot+1:]))
 	public := key.(crypto.Signer).Public()
 	for b.Loop() {
 		err := jwt.GetSigningMethod(alg).Verify(token[:dot], signature, public)

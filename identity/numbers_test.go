@@ -26,7 +26,7 @@ func realistic(authorization string) []identity.Header {
 
 func everything(t testing.TB) identity.Config {
 	return identity.Config{
-		Order:    []identity.Kind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
+		Order:    []identity.EvidenceKind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
 		Issuers:  []identity.Issuer{issuer(writeKeys(t, testKeys()))},
 		Keys:     keysConfig(),
 		ClientIP: identity.AddressConfig{TrustedHops: 2},
@@ -39,11 +39,14 @@ func TestKnownClientsCostFewAllocations(t *testing.T) {
 		ev    identity.Evidence
 		bound float64
 	}{
-		"token":           {identity.Evidence{Headers: realistic("Bearer " + sign("RS256", "rsa", rsaKey(), good)), Peer: peer}, 1},
-		"worthless token": {identity.Evidence{Headers: realistic("Bearer " + sign("RS256", "rsa", otherRSA(), good)), Peer: peer}, 1},
-		"API key":         {identity.Evidence{Headers: append(realistic(""), headers("x-api-key", "secret")...), Peer: peer}, 1},
-		"address":         {identity.Evidence{Headers: realistic(""), Peer: peer}, 0},
-		"refused":         {identity.Evidence{Headers: realistic("Bearer a,Bearer b"), Peer: peer}, 0},
+		"token": {identity.Evidence{Headers: realistic("Bearer " + sign("RS256", "rsa", rsaKey(), good)),
+			Peer: peer}, 1},
+		"worthless token": {identity.Evidence{Headers: realistic("Bearer " + sign("RS256", "rsa", otherRSA(), good)),
+			Peer: peer}, 1},
+		"API key": {identity.Evidence{Headers: append(realistic(""), headers("x-api-key", "secret")...), Peer: peer},
+			1},
+		"address": {identity.Evidence{Headers: realistic(""), Peer: peer}, 0},
+		"refused": {identity.Evidence{Headers: realistic("Bearer a,Bearer b"), Peer: peer}, 0},
 	} {
 		if got := testing.AllocsPerRun(1000, func() { r.Resolve(&c.ev) }); got > c.bound {
 			t.Errorf("%s: %v allocations, want %v at most", name, got, c.bound)
@@ -58,7 +61,8 @@ func TestAMillionIdentitiesNeedBoundedMemory(t *testing.T) {
 	for i := range uint64(1_000_000) {
 		binary.BigEndian.PutUint64(random[:], i)
 		text := base64.RawURLEncoding.EncodeToString(random[:])
-		ev := identity.Evidence{Headers: headers("authorization", "Bearer "+text+"."+text+"."+text, "x-forwarded-for", fmt.Sprintf("2001:db8::%x, ::1", i&0xffff)), Peer: peer}
+		ev := identity.Evidence{Headers: headers("authorization", "Bearer "+text+"."+text+"."+text, "x-forwarded-for",
+			fmt.Sprintf("2001:db8::%x, ::1", i&0xffff)), Peer: peer}
 		r.Resolve(&ev)
 	}
 	stats := sets.Stats()
@@ -68,7 +72,8 @@ func TestAMillionIdentitiesNeedBoundedMemory(t *testing.T) {
 	if grown := heap() - before; grown > 8<<20 {
 		t.Errorf("a million identities left %d bytes, want 8 MiB at most", grown)
 	}
-	if got, _ := r.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer "+sign("EdDSA", "ed", edKey, good))}); got.User != "alice" {
+	if got, _ := r.Resolve(&identity.Evidence{Headers: headers("authorization",
+		"Bearer "+sign("EdDSA", "ed", edKey, good))}); got.User != "alice" {
 		t.Errorf("after them, a good token yields %q", got.User)
 	}
 }
@@ -124,12 +129,14 @@ func BenchmarkFirstSeen(b *testing.B) {
 		if got := sets.Stats().Hits; got != 0 {
 			b.Fatalf("%d tokens were remembered: this measures something else", got)
 		}
-		b.Run(c.alg+" signature alone", func(b *testing.B) { benchmarkSignature(b, c.alg, c.key, sign(c.alg, c.kid, c.key, good)) })
+		b.Run(c.alg+" signature alone", func(b *testing.B) {
+			benchmarkSignature(b, c.alg, c.key, sign(c.alg, c.kid, c.key, good))
+		})
 	}
 }
 
-// BenchmarkAllButTheSignature measures tokens that are not remembered and whose key is not there: what a first token costs
-// besides its signature.
+// BenchmarkAllButTheSignature measures tokens that are not remembered and whose key is not there: what a first token
+// costs besides its signature.
 func BenchmarkAllButTheSignature(b *testing.B) {
 	sets := identity.NewKeySets(identity.KeySetsConfig{Rejected: 1})
 	b.Cleanup(sets.Close)

@@ -27,8 +27,10 @@ func TestHowLongTokensAreRemembered(t *testing.T) {
 		"bad signature, 30 s":         {edToken[:len(edToken)-10] + "AAAAAAAAAA", 30 * time.Second, false, ""},
 		"unknown key":                 {sign("EdDSA", "x", edKey, good), 29 * time.Second, true, ""},
 		"malformed":                   {"a.b.c", 29 * time.Second, true, ""},
-		"not yet valid is forgotten":  {sign("EdDSA", "ed", edKey, with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 9 * time.Second, false, ""},
-		"not yet valid becomes valid": {sign("EdDSA", "ed", edKey, with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 10 * time.Second, false, "alice"},
+		"not yet valid is forgotten": {sign("EdDSA", "ed", edKey,
+			with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 9 * time.Second, false, ""},
+		"not yet valid becomes valid": {sign("EdDSA", "ed", edKey,
+			with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 10 * time.Second, false, "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, edKeys, func(t *testing.T, s *scene) {
@@ -55,14 +57,16 @@ func TestStatsCountTokens(t *testing.T) {
 			s.user("worthless")
 		}
 		s.resolver.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer a, Bearer b")})
-		want := identity.Stats{Hits: 4, Misses: 2, Invalid: 1, Refused: 1, Fetches: 1, Sets: 1, Verified: 1, Rejected: 1}
+		want := identity.Stats{Hits: 4, Misses: 2, Invalid: 1, Refused: 1, Fetches: 1, Sets: 1, Verified: 1,
+			Rejected: 1}
 		if got := s.sets.Stats(); got != want {
 			t.Errorf("stats %+v, want %+v", got, want)
 		}
 	})
 }
 
-// One issuer stands there twice, for two audiences. A token that came before the keys is good as soon as they are there, as with one entry.
+// One issuer is there twice, for two audiences. A token that came before the keys is good as soon as they are there, as
+// with one entry.
 func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) {
 	for _, audiences := range [][]string{{"shop"}, {"shop", "partners"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -70,9 +74,10 @@ func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) 
 			e.takes = time.Second // a cold start: the first fetch takes a second
 			sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e})
 			defer sets.Close()
-			cfg := identity.Config{Order: []identity.Kind{identity.JWT, identity.IP}}
+			cfg := identity.Config{Order: []identity.EvidenceKind{identity.JWT, identity.IP}}
 			for _, audience := range audiences {
-				cfg.Issuers = append(cfg.Issuers, identity.Issuer{Issuer: "https://issuer.example", JWKS: source, Audiences: []string{audience}})
+				cfg.Issuers = append(cfg.Issuers, identity.Issuer{Issuer: "https://issuer.example", JWKS: source,
+					Audiences: []string{audience}})
 			}
 			r := identity.New(cfg, sets, identity.Options{})
 			defer r.Close()
@@ -84,7 +89,8 @@ func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) 
 			}
 			pass(2 * time.Second)
 			if user := s.user(token); user != "alice" {
-				t.Errorf("audiences %q: the keys are there, and the token that came before them yields %q, want alice", audiences, user)
+				t.Errorf("audiences %q: the keys are there, and the token that came before them yields %q, want alice",
+					audiences, user)
 			}
 		})
 	}

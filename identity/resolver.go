@@ -14,31 +14,32 @@ import (
 // Options are what a Resolver takes besides its configuration.
 type Options struct {
 	Now func() time.Time // nil: time.Now
-	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at most as long as the
-	// caller can. Nil: there are no others.
+	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at
+	// most as long as the caller can. Nil: without others.
 	Keys func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
 }
 
-// Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be used
-// by many at once.
+// Resolver identifies the clients of one domain. It holds no state of its own that a request could grow, and may be
+// used by many at once.
 type Resolver struct {
-	order     []Kind
+	order     []EvidenceKind
 	addresses addresses
 	keys      *keyTable
 	issuers   map[string][]*issuer // by iss
 	sets      *KeySets             // nil: tokens yield nothing
-	config    uint64               // of the issuers: verified tokens are remembered across reloads that change nothing here
-	now       func() time.Time
-	others    func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
-	lease     *lease
+	// of the issuers: verified tokens are remembered across reloads that change nothing here
+	config uint64
+	now    func() time.Time
+	others func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
+	lease  *lease
 }
 
 // New makes the Resolver of one domain. It never fails and waits for no network: a key set at a URL is fetched in the
-// background, and until it is there its tokens yield nothing. A key set in a file is read at once. With sets nil, tokens
-// yield nothing.
+// background, and until it is there its tokens yield nothing. A key set in a file is read at once. With sets nil,
+// tokens yield nothing.
 //
-// The Resolver keeps its key sets in use until Close, or until it is garbage: a rule set that is replaced, or never came
-// into use, need not be taken apart.
+// The Resolver keeps its key sets in use until Close, or until it is garbage: a rule set that is replaced, or never
+// came into use, need not be taken apart.
 func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	r := &Resolver{
 		order: slices.Clone(cfg.Order), addresses: newAddresses(cfg.ClientIP), keys: newKeyTable(cfg.Keys),
@@ -59,21 +60,22 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 		r.lease.held = append(r.lease.held, set)
 		r.issuers[i.Issuer] = append(r.issuers[i.Issuer], newIssuer(i, set, r.now))
 	}
-	runtime.AddCleanup(r, (*lease).end, r.lease)
+	runtime.AddCleanup(r, (*lease).release, r.lease)
 	return r
 }
 
-// Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being resolved
-// go on with the keys that are there. It may be called again.
+// Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being
+// resolved continue with the keys that are there. It may be called again.
 func (r *Resolver) Close() {
 	if r.lease != nil {
-		r.lease.end()
+		r.lease.release()
 	}
 }
 
-// Resolve says who is asking: the first evidence of the configured order that yields an identity. One that fails yields
-// nothing and the next is asked; when none yields, the client is its address. A Refusal means that the request's
-// credentials contradict each other, so that it must not be decided at all; the client's address is given even then.
+// Resolve returns who is asking: the first evidence of the configured order that yields an identity. One that fails
+// yields nothing and the next is asked; if none of them does, the client is its address. A Refusal means that the
+// request's credentials contradict each other, so that it must not be decided at all; the client's address is given
+// even then.
 func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
 	return r.ResolveWithin(context.Background(), ev)
 }
@@ -91,7 +93,7 @@ func (r *Resolver) ResolveWithin(ctx context.Context, ev *Evidence) (Client, *Re
 		return client, refusal
 	}
 	for _, kind := range r.order {
-		if r.ask(ctx, kind, token, key, ev.Principal, &client) {
+		if r.tryEvidence(ctx, kind, token, key, ev.Principal, &client) {
 			client.By = kind
 			client.Authenticated = kind != IP
 			return client, nil
@@ -115,7 +117,7 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 		case JWT:
 			token, refusal = readToken(ev)
 		case APIKey:
-			key, refusal = r.keys.read(ev)
+			key, refusal = r.keys.keyOf(ev)
 		}
 		if refusal != nil {
 			return "", "", refusal
@@ -124,13 +126,14 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 	return token, key, nil
 }
 
-// ask tells whether one kind of evidence yields an identity, and fills it in.
-func (r *Resolver) ask(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
+// tryEvidence reports whether one kind of evidence yields an identity, and fills it in.
+func (r *Resolver) tryEvidence(ctx context.Context, kind EvidenceKind, token, key, principal string,
+	client *Client) bool {
 	switch kind {
 	case JWT:
 		return r.askToken(token, client)
 	case APIKey:
-		return r.keys.ask(key, r.now, client) || r.others != nil && r.askOthers(ctx, key, client)
+		return r.keys.lookUp(key, r.now, client) || r.others != nil && r.askOthers(ctx, key, client)
 	case MTLS:
 		client.User = principal
 		return principal != ""
@@ -152,7 +155,8 @@ func (r *Resolver) askOthers(ctx context.Context, key string, client *Client) bo
 	if !known || !k.good(r.now) {
 		return false
 	}
-	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID, KeyPrefix(key)
+	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID,
+		KeyPrefix(key)
 	return true
 }
 
@@ -172,7 +176,7 @@ func (r *Resolver) askToken(token string, client *Client) bool {
 	return g.user != ""
 }
 
-// fingerprint tells configurations of issuers apart.
+// fingerprint differs for different configurations of issuers.
 func fingerprint(issuers []Issuer) uint64 {
 	text, err := json.Marshal(issuers)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // leeway is by how much the clocks of an issuer and of this machine may differ.
 const leeway = 30 * time.Second
 
-// families are the algorithms that may sign a token, each with the one kind of key that fits it. Shared secrets and `none`
-// are not among them and cannot be configured: with public keys, every reader of them could sign.
+// families are the algorithms that may sign a token, each with the one kind of key that fits it. Shared secrets and
+// `none` are not among them and cannot be configured: with public keys, every reader of them could sign.
 var families = map[string]string{
 	"RS256": "RSA", "RS384": "RSA", "RS512": "RSA",
 	"ES256": "P-256", "ES384": "P-384", "ES512": "P-521",
@@ -47,8 +47,8 @@ type token struct {
 	encoded   string // the claims as they came
 }
 
-// parseToken takes a token of three parts apart. Encrypted ones have five. References to keys in the header (jku, x5u, jwk,
-// x5c) are never looked at.
+// parseToken takes a token of three parts apart. Encrypted ones have five. References to keys in the header (jku, x5u,
+// jwk, x5c) are never looked at.
 func parseToken(text string) (token, error) {
 	if len(text) > maxCredential {
 		return token{}, errMalformed
@@ -71,7 +71,8 @@ func parseToken(text string) (token, error) {
 	return t, nil
 }
 
-// readHeader takes what a token says about its signature. An extension that must be understood (crit) is not understood.
+// readHeader reads the part of a token about its signature. An extension that must be understood (crit) is not
+// understood.
 func (t *token) readHeader(part string) bool {
 	header, ok := decodeObject(part)
 	if !ok {
@@ -89,8 +90,8 @@ func (t *token) readHeader(part string) bool {
 	return ok || !given
 }
 
-// decodeObject reads a part that is a JSON object. Names are compared to the byte, as the standard asks, so it goes into a
-// map: into a struct, `ALG` would count as alg.
+// decodeObject reads a part that is a JSON object. Names are compared to the byte, as the standard asks, so it goes
+// into a map: into a struct, `ALG` would count as alg.
 func decodeObject(part string) (map[string]any, bool) {
 	raw, ok := decodePart(part)
 	if !ok {
@@ -122,7 +123,7 @@ func (r *Resolver) verify(text string, now time.Time) grant {
 	iss, _ := t.claims["iss"].(string)
 	first, why, several := grant{}, errIssuer, false
 	for _, i := range r.issuers[iss] {
-		g, err := i.check(&t, now)
+		g, err := i.verify(&t, now)
 		if err == nil {
 			return g
 		}
@@ -137,8 +138,8 @@ func (r *Resolver) verify(text string, now time.Time) grant {
 	return rejected(first, why, now)
 }
 
-// rejected is the grant of a token that yields nothing. It is remembered, since clients repeat themselves, unless it is about
-// to become good.
+// rejected is the grant of a token that yields nothing. It is remembered, since clients repeat themselves, unless it is
+// about to become good.
 func rejected(g grant, why error, now time.Time) grant {
 	g = grant{set: g.set, generation: g.generation}
 	if !errors.Is(why, jwt.ErrTokenNotValidYet) {
@@ -156,7 +157,8 @@ type issuer struct {
 }
 
 func newIssuer(cfg Issuer, set *keySet, now func() time.Time) *issuer {
-	i := &issuer{methods: map[string]jwt.SigningMethod{}, user: cfg.UserClaim, tenant: cfg.TenantClaim, tier: cfg.TierClaim, set: set}
+	i := &issuer{methods: map[string]jwt.SigningMethod{}, user: cfg.UserClaim, tenant: cfg.TenantClaim,
+		tier: cfg.TierClaim, set: set}
 	if i.user == "" {
 		i.user = "sub"
 	}
@@ -174,8 +176,9 @@ func newIssuer(cfg Issuer, set *keySet, now func() time.Time) *issuer {
 	return i
 }
 
-// check verifies a token: what costs nothing first, the signature last. With an error, the grant says whose keys decided.
-func (i *issuer) check(t *token, now time.Time) (grant, error) {
+// verify verifies a token: what costs nothing first, the signature last. With an error, the grant names the issuer
+// whose keys decided.
+func (i *issuer) verify(t *token, now time.Time) (grant, error) {
 	method := i.methods[t.alg]
 	if method == nil {
 		return grant{}, errAlgorithm
@@ -196,10 +199,10 @@ func (i *issuer) check(t *token, now time.Time) (grant, error) {
 	return g, i.verifySignature(t, method, keys)
 }
 
-// verifySignature tries the keys that fit. A key that is not there is asked for in the background: this request is decided
-// without it.
+// verifySignature tries the keys that fit. A key that is not there is asked for in the background: this request is
+// decided without it.
 func (i *issuer) verifySignature(t *token, method jwt.SigningMethod, keys *keys) error {
-	candidates, known := keys.find(t.kid, t.alg)
+	candidates, known := keys.keysFor(t.kid, t.alg)
 	if !known {
 		i.set.want()
 	}
@@ -226,7 +229,7 @@ func remembered(claims jwt.MapClaims, now time.Time) int64 {
 	return until.UnixNano()
 }
 
-// text is a claim as an identity: a text, or a number as it is written. Anything else is none, as is a text with bytes
+// text is a claim as an identity: a text, or a number in its own digits. Anything else is "", as is a text with bytes
 // that are not UTF-8: JSON replaced them, and all such would be one user. No name, no claim.
 func (t *token) text(name string) string {
 	if name == "" {

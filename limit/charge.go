@@ -45,6 +45,17 @@ type Charge struct {
 	PenaltyKey string        // identity of the penalty's state, with Penalty
 }
 
+// Asks returns how many tokens the charge asks for; more is false where it gives some back.
+func (c *Charge) Asks() (tokens int64, more bool) {
+	switch c.Op {
+	case Refund:
+		return 0, false
+	case Spend, Debit:
+		return c.Cost, true
+	}
+	return 0, true
+}
+
 // Outcome is what one limit decided. The zero value is Undecided, so that a forgotten decision never admits.
 type Outcome uint8
 
@@ -76,6 +87,9 @@ type Decision struct {
 	Wait       time.Duration // with Allowed: until the tokens are due (throttle); of a Lend: until the lease ends
 	Penalized  bool          // refused by a cool-down, or with a penalty's DryRun: would have been
 }
+
+// Refused reports whether the limit refuses, in any mode.
+func (d *Decision) Refused() bool { return d.Outcome == Refused }
 
 // Request is the charges of one request to a store. Its owner may use it again once the store has returned it.
 type Request struct {

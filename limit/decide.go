@@ -3,21 +3,26 @@ package limit
 // turn is a charge while its request is decided: the locals of charge.lua, which describes them.
 type turn struct {
 	terms
-	Counter        // its value as read, and with staged as it is to be stored
-	now, coolDown  int64
-	used, prev     int64 // units taken
-	cap, unit      int64 // units
-	end, tail      int64 // of windows, µs
-	steps          int64 // of the weight of the window before; 0: it weighs nothing
-	stored         bool  // the counter has this window's time to live already
-	changed        bool  // it has to be stored though nothing is taken
-	staged         bool  // it is to be stored
+	Counter       // its value as read, and with staged as it is to be stored
+	now, coolDown int64
+	used, prev    int64 // units taken
+	cap, unit     int64 // units
+	windowed
+	changed        bool // it has to be stored though nothing is taken
+	staged         bool // it is to be stored
 	log            logView
 	outcome        int64 // as charge.lua replies it, but for what only shows
 	tokens, wait   int64
 	take           int64 // units
 	remaining      int64
 	resets, passes int64 // µs until full, and until a refused cost could pass
+}
+
+// windowed are the locals about windows.
+type windowed struct {
+	end, tail int64 // µs
+	steps     int64 // of the weight of the window before; 0: it weighs nothing
+	stored    bool  // the counter has this window's time to live already
 }
 
 // deciding is the request that Decide decides.
@@ -60,7 +65,7 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 		t := &r.turns[i]
 		outcome := t.outcome
 		*t = turn{terms: termsOf(&r.charges[i]), now: r.now}
-		r.read(i, t)
+		r.readCounter(i, t)
 		t.decide()
 		if again {
 			t.outcome = outcome
@@ -76,8 +81,8 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 	return taken
 }
 
-// read gives a turn its counter: as it is, or as an earlier charge of the request has staged it.
-func (r *deciding) read(i int, t *turn) {
+// readCounter gives a turn its counter: as it is, or as an earlier charge of the request has staged it.
+func (r *deciding) readCounter(i int, t *turn) {
 	t.Counter = *r.counters[i]
 	shared := false
 	for j := i - 1; j >= 0 && !shared; j-- {

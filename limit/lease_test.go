@@ -37,10 +37,10 @@ func (m *meter) spend(n, at int64) {
 	}
 }
 
-// holding is a lease of a sidecar.
-type holding struct{ rest, spent, until, window int64 }
+// granted is a lease of a sidecar.
+type granted struct{ rest, spent, until, window int64 }
 
-// TestLeasesStayWithinTheLimit: whatever sidecars do with their leases, what they spend is within the limit in every
+// TestLeasesStayWithinTheLimit: for any use of leases by sidecars, their spending is within the limit in every
 // interval.
 func TestLeasesStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ type borrower struct {
 	memory     *memory
 	now        int64
 	limit      Limit
-	held       []holding
+	held       []granted
 	lent, lost int
 }
 
@@ -89,7 +89,7 @@ func (b *borrower) step() {
 	if b.random.IntN(20) == 0 && len(b.held) > 0 { // to the last µs of a lease, or just after it
 		b.now = max(b.now, b.held[b.random.IntN(len(b.held))].until-1+b.random.Int64N(2))
 	}
-	b.held = slices.DeleteFunc(b.held, func(h holding) bool {
+	b.held = slices.DeleteFunc(b.held, func(h granted) bool {
 		if h.until <= b.now && h.rest > 0 {
 			b.lost++
 		}
@@ -112,7 +112,7 @@ func (b *borrower) lend() {
 	if d.Outcome == Allowed {
 		b.lent++
 		end := b.now + d.Wait.Microseconds()
-		b.held = append(b.held, holding{rest: d.Charged, until: min(end, b.now+2*epoch), window: end})
+		b.held = append(b.held, granted{rest: d.Charged, until: min(end, b.now+2*epoch), window: end})
 	}
 }
 

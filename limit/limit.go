@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Algorithm is how a limit counts. The zero value is none and is refused by Validate.
+// Algorithm is how a limit counts. The zero value means none and is refused by Validate.
 type Algorithm uint8
 
 // The algorithms.

@@ -128,7 +128,7 @@ func TestCoolDownOfAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// TestForeignCoolDowns: a list of cool-downs that is none does not refuse, and fails the call that records.
+// TestForeignCoolDowns: a value that is not a list of cool-downs does not refuse, and fails the call that records.
 func TestForeignCoolDowns(t *testing.T) {
 	t.Parallel()
 	l, c := startLua(t), offender()

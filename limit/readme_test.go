@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // tableRow is one row of a table in README.md.
@@ -18,10 +20,7 @@ type tableRow struct {
 // readTable reads the rows of the table number n under a head, of those with that head.
 func readTable(t *testing.T, head string, least int) []tableRow {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("README.md"))(t)
 	var rows []tableRow
 	inside := false
 	for i, line := range strings.Split(string(text), "\n") {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestScriptOf(t *testing.T) {
@@ -64,9 +66,7 @@ func TestForeignValue(t *testing.T) {
 				{charges: []Charge{{Key: "beside", Limit: fixed(5, mnt), Cost: 1}}},
 			}
 			l.client.FlushAll(ctx)
-			if err := l.client.Do(ctx, command...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.client.Do(ctx, command...).Err())
 			before, _ := l.client.Dump(ctx, "wrong").Result()
 			got, err := l.decide(ScriptOf(orders[0].charges), 0, orders...)
 			if err != nil {
@@ -99,9 +99,7 @@ func TestForeignValueOfTree(t *testing.T) {
 		{"SET", "wrong", "9223372036854775807"},
 	} {
 		l.client.FlushAll(ctx)
-		if err := l.client.Do(ctx, command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.client.Do(ctx, command...).Err())
 		got := l.charge(0, leaf, wrong, leaf)
 		if got[1].Outcome != Undecided || got[1].Reason != ReasonForeign {
 			t.Errorf("%v: %+v", command, got[1])
@@ -148,9 +146,7 @@ func TestServerThatRefusesWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := prepare(t)
-			if err := l.client.Do(context.Background(), row.command...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.client.Do(context.Background(), row.command...).Err())
 			charges := []Charge{{Key: "tree", Limit: fixed(9, mnt), Cost: 1, Each: true}}
 			for _, limit := range limits {
 				for _, key := range []string{limit.Algorithm.String(), limit.Algorithm.String() + "2", "new"} {
@@ -195,10 +191,7 @@ func TestWindowsOnTheServersClock(t *testing.T) {
 		c := Charge{Key: window.String(), Limit: fixed(count, window), Cost: 1, Each: true}
 		for i := range 1500 {
 			script := []*Script{Tree, Together}[i%2]
-			got, err := l.decide(script, 0, order{charges: []Charge{c}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(l.decide(script, 0, order{charges: []Charge{c}}))(t)
 			taken[got[0][0].At+got[0][0].ResetAfter.Microseconds()] += got[0][0].Charged
 		}
 		sum := int64(0)
@@ -262,10 +255,7 @@ func TestTreeAgrees(t *testing.T) {
 					key := fmt.Sprint("tree", i, " ", count, " ", into)
 					charges = append(charges, Charge{Key: key, Limit: fixed(count, mnt), Cost: cost, Each: true})
 				}
-				got, err := l.decide(Tree, future+into, order{charges: charges})
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(l.decide(Tree, future+into, order{charges: charges}))(t)
 				for j := range charges {
 					want := m.decide(future+into, order{charges: charges[j : j+1]})[0]
 					if j > 0 && into >= 59_999_000 { // the reply does not show that the next window counts

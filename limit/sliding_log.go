@@ -47,7 +47,7 @@ func (t *turn) waitLog() {
 	// A refund gives back the oldest entries, whichever the tokens are from: what stays counts longer than it would,
 	// never shorter.
 	if oldest := min(v.used-t.used, v.kept); oldest > 0 {
-		v.from, v.base, v.kept = t.holder(oldest+1), v.base+oldest, v.kept-oldest
+		v.from, v.base, v.kept = t.entryWith(oldest+1), v.base+oldest, v.kept-oldest
 	}
 	v.used = t.used
 	if t.used > 0 {
@@ -62,13 +62,13 @@ func (t *turn) waitLog() {
 func (t *turn) oldest(tokens int64) int64 {
 	at := t.log.at
 	if tokens <= t.log.kept {
-		at = t.entries[t.holder(tokens)].at
+		at = t.entries[t.entryWith(tokens)].at
 	}
 	return at + t.window - t.now
 }
 
-// holder is the index of the entry that took the last of the oldest tokens.
-func (t *turn) holder(tokens int64) int {
+// entryWith is the index of the entry that took the last of the oldest tokens.
+func (t *turn) entryWith(tokens int64) int {
 	counting := t.entries[t.log.from:]
 	return t.log.from + sort.Search(len(counting)-1, func(i int) bool { return counting[i].sum >= t.log.base+tokens })
 }

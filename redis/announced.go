@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Bounds of one reply: go-redis makes room for what a reply announces before it comes, and has no bound of its own.
+// Bounds of one reply: go-redis makes room for what a reply announces before it comes, without a bound of its own.
 const (
 	mostItems   = 1 << 20 // of all its lists
 	longestText = 8 << 20 // bytes
@@ -50,7 +50,7 @@ func (a *announced) begin(line string) bool {
 		return true
 	}
 	if strings.IndexAny(line, "$*") != 0 {
-		return false // RESP2 has no other
+		return false // there are only these two in RESP2
 	}
 	n, err := strconv.Atoi(line[1:])
 	switch {

@@ -44,7 +44,7 @@ func (c *calls) want(t *testing.T, want ...call) {
 	}
 }
 
-// held is a client with one worker, whose server hangs, and a request that is under way to it. go on lets the server
+// held is a client with one worker, whose server hangs, and a request that is under way to it. goOn lets the server
 // work.
 func held(t *testing.T, change func(*redis.Config)) (c *redis.Client, seen *calls, goOn func()) {
 	t.Helper()
@@ -264,7 +264,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// TestAPanicOfACallbackEndsNothing: the worker goes on.
+// TestAPanicOfACallbackEndsNothing: the worker continues.
 func TestAPanicOfACallbackEndsNothing(t *testing.T) {
 	var panics atomic.Int64
 	c, _, goOn := held(t, func(c *redis.Config) { c.OnPanic = func(any) { panics.Add(1) } })

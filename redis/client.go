@@ -1,6 +1,6 @@
 // Package redis reaches Redis servers: one server, the master that sentinels name, a cluster, a ring. Connections,
 // TLS and logins are those of go-redis. Of its own are the batcher, which makes one pipeline of all requests that
-// wait for one server, and the placement of a ring. A breaker stands in front of each server. Package redis carries
+// wait for one server, and the placement of a ring. A breaker guards each server. Package redis carries
 // scripts and commands and does not know what they mean.
 package redis
 
@@ -16,6 +16,22 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+// The breaker in front of each server, in the words of package breaker.
+type (
+	// BreakerConfig sets up the breakers.
+	BreakerConfig = breaker.Config
+	// BreakerState is what a breaker does with calls.
+	BreakerState = breaker.State
+	// BreakerStats is the state of a breaker and its counts.
+	BreakerStats = breaker.Stats
+)
+
+// The states of a breaker that other rooms ask for.
+const (
+	BreakerClosed = breaker.Closed // calls pass
+	BreakerOpen   = breaker.Open   // no call passes
+)
+
 // Config sets up a Client. The zero value works, against a server on this machine.
 type Config struct {
 	Servers
@@ -25,8 +41,9 @@ type Config struct {
 	Queue    int            // requests that may wait for one server; default 8192
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
 
-	OnBreaker func(server string, from, to breaker.State) // called for each change of a server's breaker; must not block
-	OnPanic   func(fault any)                             // called after a panic in the background; nil: the process ends
+	// called for each change of a server's breaker; must not block
+	OnBreaker func(server string, from, to breaker.State)
+	OnPanic   func(fault any) // called after a panic in the background; nil: the process ends
 	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its
 	// first failure.
 	OnCall func(server string, requests, charges int, took time.Duration, reason string)
@@ -37,8 +54,8 @@ type Client struct {
 	cfg           Config
 	fixed         []*Server // unless it is a cluster: the one server, or those of the ring
 	hashes        []uint64  // of a ring: of the addresses of its servers
-	sentinel      *sentinel // nil: there are none
-	cluster       *cluster  // nil: it is none
+	sentinel      *sentinel // nil without sentinels
+	cluster       *cluster  // nil unless it is one
 	watch         *watch    // of sentinels or a cluster; else nil
 	opened, ended atomic.Int64
 }
@@ -110,7 +127,7 @@ func (c *Client) Everywhere() []*Server {
 }
 
 // Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key
-// stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
+// means any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
 // or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	cold := c.Server(key).command(ctx, c.Slot(key), args)
@@ -167,14 +184,15 @@ func (c *Client) Close() {
 
 // Stats is what clients count about themselves. The zero value has counted none.
 type Stats struct {
-	Connections   int64 // open now
-	Idle          int64 // of these, not in use
-	Opened, Ended int64 // connections so far
-	InFlight      int64 // requests in batches that wait for their replies
-	Waiting       int64 // requests that are not in a batch yet
-	Waited        int64 // calls that waited for a free connection
-	Lacked        int64 // of these, calls that got none in time
-	Rejected      int64 // requests that were not sent, because too many waited
+	Connections int64 `metric:"redis_connections" compat:"redis_pool.cx_active,gauge" help:"Open connections to Redis."`
+	Idle        int64 `metric:"redis_connections_idle" help:"Open connections to Redis that are not in use."`
+	Opened      int64 `compat:"redis_pool.cx_total" help:"Connections to Redis opened so far."`
+	Ended       int64 `compat:"redis_pool.cx_local_close" help:"Connections to Redis closed so far."`
+	InFlight    int64 `metric:"redis_in_flight" help:"Requests that wait for a reply of Redis."`
+	Waiting     int64 `metric:"redis_waiting" help:"Requests that wait to be sent to Redis."`
+	Waited      int64 `metric:"redis_pool_misses_total" help:"Calls that waited for a free connection."`
+	Lacked      int64 `metric:"redis_pool_timeouts_total" help:"Calls that got no connection in time."`
+	Rejected    int64 `metric:"redis_overload_total" help:"Requests not sent, because too many waited."`
 }
 
 // Add adds what a client has counted so far. Of a cluster the last four are those of its present servers.

@@ -30,7 +30,7 @@ type cluster struct {
 
 // table is which server holds which slot.
 type table struct {
-	bySlot  [slotCount]*Server // nil where there is none
+	bySlot  [slotCount]*Server // nil where it is unknown
 	masters []*Server
 }
 

@@ -191,7 +191,8 @@ func alone(t *testing.T, redirect func() string) *redis.Client {
 	forger.Set(func(words []string) []byte {
 		switch words[0] {
 		case "CLUSTER":
-			return fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$2\r\nid\r\n", len(host), host, port)
+			return fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$2\r\nid\r\n", len(host),
+				host, port)
 		case "EVALSHA":
 			return []byte(redirect() + "\r\n")
 		}

@@ -87,7 +87,7 @@ func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", 
 
 var fullServer = []byte("-ERR max number of clients")
 
-// Read reads. A server that takes no more connections replies that to whatever it is asked first.
+// Read reads. A server that takes no more connections replies that to the first command.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.greeted && bytes.HasPrefix(b[:n], fullServer) {

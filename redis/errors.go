@@ -21,11 +21,11 @@ const (
 	ReasonDeadline = "deadline"  // the caller left no time for a call; nothing ran
 	ReasonOverload = "overload"  // more requests wait than can be answered in time; nothing ran
 	ReasonBreaker  = "breaker"   // the server failed a moment ago and is left alone; nothing ran
-	ReasonTimeout  = "timeout"   // the reply did not come in time, or there was no connection to ask on
+	ReasonTimeout  = "timeout"   // the reply did not come in time, or all connections were taken
 	ReasonDial     = "dial"      // the server cannot be reached; nothing ran
 	ReasonClosed   = "closed"    // the connection ended before the reply
 	ReasonShutdown = "shutdown"  // this client was closed; nothing ran
-	ReasonLoading  = "loading"   // the server reads its data, or its replica has no master; nothing ran
+	ReasonLoading  = "loading"   // the server reads its data, or its replica lost its master; nothing ran
 	ReasonReadonly = "readonly"  // the server is a read-only replica; nothing ran
 	ReasonClients  = "clients"   // the server takes no more connections; nothing ran
 	ReasonOOM      = "oom"       // the server is out of memory and may not evict; nothing ran
@@ -54,7 +54,7 @@ var (
 	errUnknown  = errors.New("the servers are not known yet")
 )
 
-// causes are how the reasons are recognised: by how an error reply begins, or by an error that is no reply. Of a reply
+// causes are how the reasons are recognised: by how an error reply begins, or by an error of the connection. Of a reply
 // only the beginning counts: errors from inside a script carry its name and line at the end.
 var causes = []struct {
 	reason  string

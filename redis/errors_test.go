@@ -67,7 +67,8 @@ func TestWhatMayHaveRun(t *testing.T) {
 		{goredis.ErrCrossSlot, ReasonSlot, false},
 	} {
 		if got := Reason(step.err); got != step.reason || MayHaveRun(step.err) != step.may {
-			t.Errorf("%v is %q and may have run: %v; want %q, %v", step.err, got, MayHaveRun(step.err), step.reason, step.may)
+			t.Errorf("%v is %q and may have run: %v; want %q, %v", step.err, got, MayHaveRun(step.err), step.reason,
+				step.may)
 		}
 	}
 }

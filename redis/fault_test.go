@@ -194,7 +194,8 @@ func TestRepliesThatProveThatNothingRan(t *testing.T) {
 			forger := servers.StartForger(t, servers.StartRedis(t))
 			c := open(t, at(redis.Single, forger.Addr))
 			wantCount(t, c, "a", 1)
-			again := reason == redis.ReasonLoading || reason == redis.ReasonReadonly || strings.HasPrefix(reply, "-NOSCRIPT")
+			again := reason == redis.ReasonLoading || reason == redis.ReasonReadonly ||
+				strings.HasPrefix(reply, "-NOSCRIPT")
 			for _, times := range []int64{1, 2} {
 				var met atomic.Int64
 				forger.Set(func(words []string) []byte {
@@ -274,7 +275,7 @@ func TestAHurriedCallerOpensNothing(t *testing.T) {
 	}
 }
 
-// TestRepliesThatNoServerSends panic nowhere, and end with an error.
+// TestRepliesThatNoServerSends end with an error, and without a panic.
 func TestRepliesThatNoServerSends(t *testing.T) {
 	for _, reply := range []string{
 		"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "-MOVED\r\n",

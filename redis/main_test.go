@@ -29,7 +29,8 @@ func open(t testing.TB, c redis.Config) *redis.Client {
 // at is the configuration of servers of a kind, which have all the time that a busy machine needs.
 func at(kind redis.Kind, addresses ...string) redis.Config {
 	const patient = 20 * time.Second
-	return redis.Config{Servers: redis.Servers{Kind: kind, Addresses: addresses, DialTimeout: patient}, Silence: patient}
+	return redis.Config{Servers: redis.Servers{Kind: kind, Addresses: addresses, DialTimeout: patient},
+		Silence: patient}
 }
 
 // add is a request that adds one to a key.

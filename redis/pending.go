@@ -33,7 +33,7 @@ type Pending struct {
 	Keep      bool           // send it even if its caller left before its batch was formed
 
 	Reply []int64 // the first integer of the script's reply, then its own
-	Err   error   // why there is no reply; MayHaveRun returns whether the script may have run all the same
+	Err   error   // why the reply is missing; MayHaveRun returns whether the script may have run all the same
 
 	state atomic.Uint32
 	done  chan struct{} // capacity 1

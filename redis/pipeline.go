@@ -46,7 +46,7 @@ func (c *command) SetErr(err error) {
 	}
 }
 
-// fault is why there is no reply. A value that is missing is a reply.
+// fault is why the reply is missing. A value that is missing is a reply.
 func (c *command) fault() error {
 	err := c.Err()
 	switch {
@@ -236,7 +236,8 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 		case why == "":
 			shown = breaker.Success
 		case c.moves > 0 && why != ReasonCluster: // shows something about another server
-		case failures[why], IsReply(fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(fault, ""):
+		case failures[why], IsReply(fault, "CLUSTERDOWN The cluster is down"), why == ReasonError &&
+			!IsReply(fault, ""):
 			return breaker.Failure, reason
 		}
 	}

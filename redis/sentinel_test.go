@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -113,10 +114,7 @@ func TestASentinelThatIsCutOffIsNotBelieved(t *testing.T) {
 		if epoch.Load() < 4 {
 			server = old
 		}
-		_, err := c.Run(t.Context(), "a", "SET", "home", fmt.Sprint(epoch.Load()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Run(t.Context(), "a", "SET", "home", fmt.Sprint(epoch.Load())))(t)
 		return server.Do(t, "GET", "home")
 	}
 	servers.Await(t, "the new master", func() error {

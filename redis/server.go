@@ -29,7 +29,7 @@ type Server struct {
 	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
 }
 
-// newServer makes a server. One of a cluster without an address stands for servers that are not known yet.
+// newServer makes a server. One of a cluster without an address is for servers that are not known yet.
 func (c *Client) newServer(name, address string) *Server {
 	s := &Server{name: c.cfg.Prefix + name, client: c, address: address}
 	guard := c.cfg.Breaker

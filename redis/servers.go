@@ -30,7 +30,7 @@ type Servers struct {
 	Password    string                         // of that user; empty: no AUTH is sent
 	Credentials func() (user, password string) // asked at each connect, in place of Username and Password; nil: those
 	Sentinels   func() (user, password string) // of the sentinels, asked at each connect; nil: none
-	DB          int                            // number of the database, default 0; a cluster has no other
+	DB          int                            // number of the database, default 0, the only one of a cluster
 	TLS         func() *tls.Config             // asked at each connect; nil: no TLS. Without ServerName it is the host
 
 	// Dial connects, in place of the network and TLS. Nil: those.

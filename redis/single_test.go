@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -106,7 +107,8 @@ func TestColdCommands(t *testing.T) {
 		{[]any{"HGETALL", "h"}, []any{"field", "5"}},
 		{[]any{"MGET", "k", "none"}, []any{"text", nil}},
 	} {
-		for name, send := range map[string]func(context.Context, string, ...any) (any, error){"Run": c.Run, "Ask": c.Ask} {
+		for name, send := range map[string]func(context.Context, string, ...any) (any, error){"Run": c.Run,
+			"Ask": c.Ask} {
 			if step.args[0] == "HSET" && name == "Ask" {
 				continue
 			}
@@ -137,10 +139,7 @@ func TestTLS(t *testing.T) {
 	cert, key := servers.Certificate(t)
 	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
 		"--tls-auth-clients", "no")
-	pem, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := must.Get(os.ReadFile(cert))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	cfg := at(redis.Single, server.Addr)
@@ -149,7 +148,7 @@ func TestTLS(t *testing.T) {
 	wantCount(t, c, "a", 1)
 	wantCount(t, c, "a", 2)
 	cfg.TLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
-	_, err = do(t, open(t, cfg), add("a"))
+	_, err := do(t, open(t, cfg), add("a"))
 	if redis.Reason(err) != redis.ReasonDial || redis.MayHaveRun(err) {
 		t.Errorf("a server whose certificate is not trusted: %v", err)
 	}
@@ -186,8 +185,10 @@ func TestAnACLUser(t *testing.T) {
 	allowed, forbidden, last := add("a"), add("b"), add("a")
 	c.Server("a").Do(allowed, forbidden, last)
 	await(t, allowed, forbidden, last)
-	if allowed.Err != nil || redis.Reason(forbidden.Err) != redis.ReasonNoPerm || last.Err != nil || last.Reply[1] != 3 {
-		t.Errorf("beside a key that the user may not touch: %v, %v, %v %v", allowed.Err, forbidden.Err, last.Err, last.Reply)
+	if allowed.Err != nil || redis.Reason(forbidden.Err) != redis.ReasonNoPerm || last.Err != nil ||
+		last.Reply[1] != 3 {
+		t.Errorf("beside a key that the user may not touch: %v, %v, %v %v", allowed.Err, forbidden.Err, last.Err,
+			last.Reply)
 	}
 	get := redis.NewScript("return redis.call('GET', KEYS[1])", false)
 	_, err = do(t, c, &redis.Pending{Script: get, Keys: []string{"a"}, Replies: 1})

@@ -2,7 +2,7 @@ package redis
 
 import "testing"
 
-// TestServersOfTheMapOfSlots has hosts that are known, that are not, and that are told beside.
+// TestServersOfTheMapOfSlots has hosts that are known, that are not, and that are in the list of metadata.
 func TestServersOfTheMapOfSlots(t *testing.T) {
 	for _, c := range []struct {
 		want   string

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -25,9 +26,7 @@ func wantNews(t *testing.T, got chan string, want string) {
 
 func publish(t *testing.T, s *redis.Server, text string) {
 	t.Helper()
-	if _, err := s.Run(t.Context(), "PUBLISH", "news", text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Run(t.Context(), "PUBLISH", "news", text))(t)
 }
 
 func TestASubscriptionIsMadeAgain(t *testing.T) {

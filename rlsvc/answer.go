@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of RateLimitResponse and of the messages in it.
@@ -27,7 +27,8 @@ const (
 	currentMultiplier = 4
 )
 
-// The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as one.
+// The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as
+// one.
 const (
 	codeOK        = 1
 	codeOverLimit = 2
@@ -66,7 +67,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 	return s.appendMetadata(b, req, v)
 }
 
-// appendBare writes what is left to say when rendering failed: the codes alone.
+// appendBare writes the answer after rendering failed: the codes alone.
 func appendBare(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
 	for i := range max(len(req.Descriptors), req.Unread) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var generatedUnits = map[descriptors.Unit]ratelimitv3.RateLimitResponse_RateLimit_Unit{
@@ -172,7 +173,9 @@ func TestNamesLeaveWithoutControlBytesAndQuotes(t *testing.T) {
 }
 
 func TestShadowedRefusalAdmits(t *testing.T) {
-	answer := ask(t, Config{Engine: fixed(engine.Verdict{Shadowed: true, RetryAfter: time.Minute, Statuses: []engine.Status{{Over: true, Effect: perMinute("x", 1)}}})}, 1)
+	answer := ask(t,
+		Config{Engine: fixed(engine.Verdict{Shadowed: true, RetryAfter: time.Minute,
+			Statuses: []engine.Status{{Over: true, Effect: perMinute("x", 1)}}})}, 1)
 	if answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
 		t.Errorf("overall code %v", answer.GetOverallCode())
 	}
@@ -189,8 +192,10 @@ func refusal() engine.Verdict {
 	e := perMinute("per-user", 100)
 	return engine.Verdict{
 		Refused: true, RetryAfter: 7500 * time.Millisecond, Refusing: e,
-		Response: &descriptors.Response{Message: "Upgrade for more.", Headers: []descriptors.Header{{Name: "x-upgrade", Value: "https://example.com/plans"}}},
-		Statuses: []engine.Status{{Over: true, Effect: e, ResetAfter: 30 * time.Second}, {Effect: perMinute("all", 5000), Remaining: 4000}, {}},
+		Response: &descriptors.Response{Message: "Upgrade for more.",
+			Headers: []descriptors.Header{{Name: "x-upgrade", Value: "https://example.com/plans"}}},
+		Statuses: []engine.Status{{Over: true, Effect: e, ResetAfter: 30 * time.Second},
+			{Effect: perMinute("all", 5000), Remaining: 4000}, {}},
 	}
 }
 
@@ -208,7 +213,8 @@ func TestAnswerAllocatesNothing(t *testing.T) {
 func BenchmarkAnswer(b *testing.B) {
 	s := New(Config{LimitHeaders: true})
 	req := &descriptors.Request{Descriptors: make([]descriptors.Descriptor, 3)}
-	admitted := engine.Verdict{Statuses: []engine.Status{{Effect: perMinute("per-user", 100), Remaining: 99, ResetAfter: time.Minute}, {}, {}}}
+	admitted := engine.Verdict{Statuses: []engine.Status{{Effect: perMinute("per-user", 100), Remaining: 99,
+		ResetAfter: time.Minute}, {}, {}}}
 	refused := refusal()
 	for name, v := range map[string]*engine.Verdict{"admitted": &admitted, "refused": &refused} {
 		b.Run(name, func(b *testing.B) {
@@ -240,10 +246,7 @@ func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
 		for what, b := range map[string][]byte{"answer": s.appendAnswer(nil, &c.req, &v), "bare": appendBare(nil,
 			&c.req, &v)} {
 			var got ratelimitv3.RateLimitResponse
-			err := proto.Unmarshal(b, &got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, proto.Unmarshal(b, &got))
 			var codes []ratelimitv3.RateLimitResponse_Code
 			for _, status := range got.GetStatuses() {
 				codes = append(codes, status.GetCode())

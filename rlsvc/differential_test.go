@@ -13,13 +13,13 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 )
 
 // rounds is how many random messages a differential test tries.
 var rounds = wiretest.Rounds(60_000)
 
-// differs says in which way a message is not what generated code read from the same bytes, or nothing.
+// differs returns how a message differs from what generated code read from the same bytes, or "".
 func differs(m *Message, want *ratelimitv3.RateLimitRequest) string {
 	got := &m.Request
 	switch {
@@ -49,7 +49,8 @@ func descriptorDiffers(got *descriptors.Descriptor, want *commonv3.RateLimitDesc
 	}
 	switch {
 	case got.HitsGiven != (want.GetHitsAddend() != nil) || got.Hits != want.GetHitsAddend().GetValue():
-		return fmt.Sprintf("hits %d (given: %t), generated code reads %v", got.Hits, got.HitsGiven, want.GetHitsAddend())
+		return fmt.Sprintf("hits %d (given: %t), generated code reads %v", got.Hits, got.HitsGiven,
+			want.GetHitsAddend())
 	case got.NegativeHits != want.GetIsNegativeHits():
 		return fmt.Sprintf("negative hits: %t", got.NegativeHits)
 	case (got.Override == nil) != (want.GetLimit() == nil):
@@ -74,7 +75,8 @@ func generatedOverride(l *commonv3.RateLimitDescriptor_RateLimitOverride) descri
 }
 
 func randomText(r *rand.Rand) string {
-	parts := []string{"", "key", "value", "tenant", "é", "日本", "a=b", "\x00", "\r\n", `"`, "127.0.0.1", strings.Repeat("x", 200)}
+	parts := []string{"", "key", "value", "tenant", "é", "日本", "a=b", "\x00", "\r\n", `"`, "127.0.0.1",
+		strings.Repeat("x", 200)}
 	return parts[r.IntN(len(parts))] + parts[r.IntN(len(parts))]
 }
 

@@ -10,7 +10,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/door/wire"
 )
 
 // FuzzRequest sends any bytes through the door. They are read as generated code reads them; what is read is answered,
@@ -22,7 +22,9 @@ func FuzzRequest(f *testing.F) {
 		var m Message
 		twins(&m).Agree(t, wire)
 
-		s := New(Config{Engine: echo{}, LimitHeaders: true, DynamicMetadata: true, OnPanic: func(fault any) { t.Errorf("panic: %v", fault) }})
+		s := New(Config{Engine: echo{}, LimitHeaders: true, DynamicMetadata: true, OnPanic: func(fault any) {
+			t.Errorf("panic: %v", fault)
+		}})
 		out, err := s.Answer(t.Context(), wire, nil)
 		if err != nil {
 			return
@@ -55,7 +57,8 @@ func dirty(answer *ratelimitv3.RateLimitResponse) string {
 		}
 	}
 	for _, h := range answer.GetResponseHeadersToAdd() {
-		if !printable.MatchString(h.GetValue()) || !regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$").MatchString(h.GetKey()) {
+		if !printable.MatchString(h.GetValue()) ||
+			!regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$").MatchString(h.GetKey()) {
 			return h.GetKey() + ": " + h.GetValue()
 		}
 		if strings.EqualFold(h.GetKey(), "content-type") && h.GetValue() != wire.ProblemType {

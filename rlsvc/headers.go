@@ -5,9 +5,8 @@ import (
 	"strconv"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendHeaders writes the headers of the client's response. Envoy adds them to admitted and refused ones alike.
@@ -29,12 +28,13 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A domain of descriptor
-// trees alone has none, because the reference server sends none. A rule's own header of that name goes instead, because Envoy
-// would send both.
+// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A
+// domain of descriptor trees alone has none, because the reference server sends none. A rule's own header of that name
+// goes instead, because Envoy would send both.
 func appendCost(b []byte, v *engine.Verdict) []byte {
 	e := v.Reported.Effect
-	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused && v.Response.Carries("x-ratelimit-cost") {
+	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused &&
+		v.Response.Carries("x-ratelimit-cost") {
 		return b
 	}
 	return appendCount(b, "x-ratelimit-cost", uint64(max(v.Cost, 0)))
@@ -52,8 +52,8 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 	return appendCount(b, s.config.ResetHeader, wire.Seconds(status.ResetAfter))
 }
 
-// headerStatus picks the status that the three headers tell, or -1: the one with the least remaining, the first on
-// ties, unless a limit that is no quota is over; of those the last.
+// headerStatus picks the status that the three headers report, or -1: the one with the least remaining, the first on
+// ties, unless a limit that is not a quota is over; of those the last.
 func (s *Service) headerStatus(statuses []engine.Status) int {
 	picked := leastRemaining(statuses)
 	for i, status := range statuses {
@@ -66,7 +66,7 @@ func (s *Service) headerStatus(statuses []engine.Status) int {
 
 // quota reports whether a limit is one: by its own mode, or in a tree by that of the whole sidecar.
 func (s *Service) quota(e *descriptors.Effect) bool {
-	return e.Mode == limit.Quota || (s.config.Quota && e.Tree)
+	return e.Quota() || (s.config.Quota && e.Tree)
 }
 
 // leastRemaining is the first status with a limit and the fewest left, or -1.
@@ -81,9 +81,10 @@ func leastRemaining(statuses []engine.Status) int {
 }
 
 // appendRefusal writes what goes with a refusal: retry-after, the rule's own headers, and the type of the body. A rule
-// that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own headers alone.
+// that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own
+// headers alone.
 func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
-	if tellsWait(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
+	if waitReported(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
 		b = appendCount(b, "retry-after", wire.Seconds(v.RetryAfter))
 	}
 	if v.Response != nil {
@@ -97,9 +98,9 @@ func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// tellsWait reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the status that Envoy
-// sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
-func tellsWait(v *engine.Verdict) bool {
+// waitReported reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the
+// status that Envoy sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
+func waitReported(v *engine.Verdict) bool {
 	return v.Match.Block == nil || v.Response != nil && v.Response.RetryAfter > 0
 }
 
@@ -137,8 +138,8 @@ func appendIETF(b []byte, v *engine.Verdict) []byte {
 	return wire.EndHeader(b, header, text)
 }
 
-// untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
-// would contradict each other.
+// untilMore is the wait in the header RateLimit, in seconds. On a refusal it is never later than retry-after, or the
+// two would contradict each other.
 func untilMore(v *engine.Verdict, status engine.Status) uint64 {
 	t := wire.Seconds(status.ResetAfter)
 	if v.Refused && status.Over {

@@ -44,10 +44,14 @@ func (s *Service) JSON() http.Handler {
 	})
 }
 
+// jsonName is what metrics, logs and traces call this door.
+const jsonName = "json"
+
 // objectBytes is what an object of a body takes as a message, and as the bytes of one.
 const objectBytes = 256
 
-// readJSON reads the body into wire bytes. If the body brings too much, the share's Excess is set and there are none.
+// readJSON reads the body into wire bytes. If the body brings too much, the share's Excess is set, and the wire bytes
+// are empty.
 func readJSON(w http.ResponseWriter, r *http.Request, share *door.Share) (wire []byte, err error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(share.Intake.MaxBytes())))
 	var tooLarge *http.MaxBytesError
@@ -73,7 +77,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, share *door.Share) (wire [
 func (s *Service) answerJSON(ctx context.Context, request []byte, excess string) (body []byte, status int, err error) {
 	var wire []byte
 	if excess == "" {
-		wire, err = s.Answer(ctx, request, nil)
+		wire, err = s.json.Answer(ctx, request, nil)
 	} else {
 		wire = s.refuse(ctx, excess)
 	}
@@ -98,7 +102,7 @@ func (s *Service) answerJSON(ctx context.Context, request []byte, excess string)
 
 // refuse answers a request that was not read because it brings too much.
 func (s *Service) refuse(ctx context.Context, excess string) []byte {
-	req, v := &descriptors.Request{Excess: excess}, new(engine.Verdict)
+	req, v := &descriptors.Request{Door: jsonName, Excess: excess}, new(engine.Verdict)
 	s.config.Engine.Decide(ctx, req, v)
 	return s.appendAnswer(nil, req, v)
 }

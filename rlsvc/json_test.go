@@ -15,7 +15,8 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 )
 
-const jsonRequest = `{"domain": "shop", "hitsAddend": 2, "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`
+const jsonRequest = `{"domain": "shop", "hitsAddend": 2, "descriptors": [{"entries": [{"key": "user", "value": ` +
+	`"alice"}]}]}`
 
 // post sends a body to /json and returns what came back.
 func post(config Config, method string, body io.Reader) *httptest.ResponseRecorder {
@@ -35,13 +36,19 @@ func TestJSONAnswers(t *testing.T) {
 		want    string
 	}{
 		{"admitted", engine.Verdict{Statuses: []engine.Status{admitted}}, 200,
-			`{"overallCode":"OK","statuses":[{"code":"OK","currentLimit":{"name":"per-user","requestsPerUnit":100,"unit":"MINUTE"},"limitRemaining":99,"durationUntilReset":"100s"}]}`},
-		{"no limit", engine.Verdict{Statuses: []engine.Status{{}}}, 200, `{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
-		{"unlimited", engine.Verdict{Statuses: []engine.Status{{Unlimited: true}}}, 200, `{"overallCode":"OK","statuses":[{"code":"OK","limitRemaining":4294967295}]}`},
-		{"refused", engine.Verdict{Refused: true, RetryAfter: 7 * time.Second, Statuses: []engine.Status{spent}, Response: &descriptors.Response{
-			Message: "No.", Headers: []descriptors.Header{{Name: "content-type", Value: "text/plain"}}}}, 429,
-			`{"overallCode":"OVER_LIMIT","statuses":[{"code":"OVER_LIMIT","currentLimit":{"name":"per-user","requestsPerUnit":100,"unit":"MINUTE","unitMultiplier":5},"durationUntilReset":"100s"}],` +
-				`"responseHeadersToAdd":[{"key":"retry-after","value":"7"},{"key":"content-type","value":"text/plain"}],"rawBody":"Tm8u"}`},
+			`{"overallCode":"OK","statuses":[{"code":"OK","currentLimit":{"name":"per-user","requestsPerUnit":100,` +
+				`"unit":"MINUTE"},"limitRemaining":99,"durationUntilReset":"100s"}]}`},
+		{"no limit", engine.Verdict{Statuses: []engine.Status{{}}}, 200,
+			`{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
+		{"unlimited", engine.Verdict{Statuses: []engine.Status{{Unlimited: true}}}, 200,
+			`{"overallCode":"OK","statuses":[{"code":"OK","limitRemaining":4294967295}]}`},
+		{"refused", engine.Verdict{Refused: true, RetryAfter: 7 * time.Second, Statuses: []engine.Status{spent},
+			Response: &descriptors.Response{
+				Message: "No.", Headers: []descriptors.Header{{Name: "content-type", Value: "text/plain"}}}}, 429,
+			`{"overallCode":"OVER_LIMIT","statuses":[{"code":"OVER_LIMIT","currentLimit":{"name":"per-user",` +
+				`"requestsPerUnit":100,"unit":"MINUTE","unitMultiplier":5},"durationUntilReset":"100s"}],` +
+				`"responseHeadersToAdd":[{"key":"retry-after","value":"7"},{"key":"content-type",` +
+				`"value":"text/plain"}],"rawBody":"Tm8u"}`},
 		{"degraded", engine.Verdict{Degraded: "timeout", Statuses: []engine.Status{{}}}, 200,
 			`{"overallCode":"OK","statuses":[{"code":"OK"}],"dynamicMetadata":{"degraded":"timeout"}}`},
 	}
@@ -73,8 +80,9 @@ func TestJSONRequestArrivesWhole(t *testing.T) {
 		{"entries": [{"key": "user", "value": "\u0000é"}], "hitsAddend": "18446744073709551615", "isNegativeHits": true,
 		 "limit": {"requestsPerUnit": 5, "unit": "DAY"}}, {}]}`))
 	want := descriptors.Request{Domain: "shop", Hits: 2, Descriptors: []descriptors.Descriptor{
-		{Entries: []descriptors.Entry{{Key: "user", Value: "\x00é"}}, Hits: 1<<64 - 1, HitsGiven: true, NegativeHits: true,
-			Override: &descriptors.Override{Count: 5, Unit: descriptors.Day, Multiplier: 1}},
+		{Entries: []descriptors.Entry{{Key: "user", Value: "\x00é"}}, Hits: 1<<64 - 1, HitsGiven: true,
+			NegativeHits: true,
+			Override:     &descriptors.Override{Count: 5, Unit: descriptors.Day, Multiplier: 1}},
 		{},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -97,7 +105,8 @@ func TestJSONRefusesWhatCannotBeDecoded(t *testing.T) {
 		{"no JSON", http.MethodPost, strings.NewReader("domain: shop"), 400, "Bad Request\n"},
 		{"cut JSON", http.MethodPost, strings.NewReader(jsonRequest[:30]), 400, "Bad Request\n"},
 		{"an unknown field", http.MethodPost, strings.NewReader(`{"domian": "shop"}`), 400, "Bad Request\n"},
-		{"a number that does not fit", http.MethodPost, strings.NewReader(`{"hitsAddend": 4294967296}`), 400, "Bad Request\n"},
+		{"a number that does not fit", http.MethodPost, strings.NewReader(`{"hitsAddend": 4294967296}`), 400,
+			"Bad Request\n"},
 		{"a broken line", http.MethodPost, broken{}, 400, "Bad Request\n"},
 	}
 	for _, c := range cases {
@@ -126,7 +135,8 @@ func TestJSONRefusesWhatBringsTooMuch(t *testing.T) {
 
 // refuseExcess decides as the engine does, without rules.
 func refuseExcess(req *descriptors.Request, v *engine.Verdict) {
-	*v = engine.Verdict{Refused: req.Excess != "", Excess: req.Excess, Statuses: make([]engine.Status, len(req.Descriptors))}
+	*v = engine.Verdict{Refused: req.Excess != "", Excess: req.Excess,
+		Statuses: make([]engine.Status, len(req.Descriptors))}
 }
 
 func TestJSONAnswersOddRequests(t *testing.T) {
@@ -135,7 +145,8 @@ func TestJSONAnswersOddRequests(t *testing.T) {
 	})}
 	for body, want := range map[string]string{
 		`{}`: `{"overallCode":"OK"}`,
-		`{"domain": "", "descriptors": [{}, {"limit": {"requestsPerUnit": 1}}]}`: `{"overallCode":"OK","statuses":[{"code":"OK"},{"code":"OK"}]}`,
+		`{"domain": "", "descriptors": [{}, {"limit": {"requestsPerUnit": 1}}]}`: `{"overallCode":"OK",` +
+			`"statuses":[{"code":"OK"},{"code":"OK"}]}`,
 	} {
 		got := post(config, http.MethodPost, strings.NewReader(body))
 		if got.Code != 200 || got.Body.String() != want {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of google.protobuf.Value and ListValue.
@@ -26,8 +26,8 @@ const (
 	listValues = 1
 )
 
-// appendMetadata writes what Envoy shows to later filters and to its access log: always that a decision was made without
-// the shared store, and with DynamicMetadata what the reference server tells.
+// appendMetadata writes what Envoy shows to later filters and to its access log: always that a decision was made
+// without the shared store, and with DynamicMetadata the fields of the reference server.
 func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	if v.Degraded == "" && !s.config.DynamicMetadata {
 		return b
@@ -43,7 +43,7 @@ func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.V
 	return wire.End(b, mark)
 }
 
-// appendRequest tells the request back.
+// appendRequest writes the request into the answer.
 func appendRequest(b []byte, req *descriptors.Request) []byte {
 	b = appendField(b, "domain", req.Domain)
 	if req.Hits != 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func entries(pairs ...string) []*commonv3.RateLimitDescriptor_Entry {
@@ -43,9 +44,10 @@ func TestMetadataTellsTheRequestAsTheReferenceServerDoes(t *testing.T) {
 		Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: entries("key1", "val1", "key2", "")},
 			{},
-			{Entries: entries("k", "v"), HitsAddend: wrapperspb.UInt64(0), Limit: &commonv3.RateLimitDescriptor_RateLimitOverride{
-				RequestsPerUnit: 42, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(2),
-			}},
+			{Entries: entries("k", "v"), HitsAddend: wrapperspb.UInt64(0),
+				Limit: &commonv3.RateLimitDescriptor_RateLimitOverride{
+					RequestsPerUnit: 42, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(2),
+				}},
 		},
 	})
 	v := engine.Verdict{Statuses: make([]engine.Status, 3)}
@@ -60,7 +62,8 @@ func TestMetadataTellsTheRequestAsTheReferenceServerDoes(t *testing.T) {
 }
 
 func TestMetadataOnlyWhenAskedFor(t *testing.T) {
-	if got := ask(t, Config{Engine: fixed(engine.Verdict{Statuses: make([]engine.Status, 1)})}, 1); got.GetDynamicMetadata() != nil {
+	if got := ask(t, Config{Engine: fixed(engine.Verdict{Statuses: make([]engine.Status, 1)})},
+		1); got.GetDynamicMetadata() != nil {
 		t.Errorf("metadata that was not asked for: %v", got.GetDynamicMetadata())
 	}
 }
@@ -76,7 +79,8 @@ func TestDegradedIsAlwaysTold(t *testing.T) {
 }
 
 func TestMetadataHoldsTextOnly(t *testing.T) {
-	wire := append(message(1, []byte("\xff")), request(message(1, append(message(1, []byte("\xfe")), message(2, []byte("\xc3("))...)))...)
+	wire := append(message(1, []byte("\xff")),
+		request(message(1, append(message(1, []byte("\xfe")), message(2, []byte("\xc3("))...)))...)
 	v := engine.Verdict{Statuses: make([]engine.Status, 1)}
 	got := askWire(t, Config{Engine: fixed(v), DynamicMetadata: true}, wire).GetDynamicMetadata().AsMap()
 	want := map[string]any{"domain": "\uFFFD", "descriptors": []any{map[string]any{"entries": []any{"\uFFFD=\uFFFD("}}}}
@@ -91,20 +95,24 @@ func merging(t *testing.T) (v engine.Verdict, shared []map[string]any) {
 	shared = []map[string]any{
 		parsed(t, `{"name": "over", "only_over": true}`),
 		parsed(t, `{"name": "second", "list": [1], "deep": {"a": {"x": 1}, "n": null}, "plain": "text"}`),
-		parsed(t, `{"name": "third", "list": [2, "b", false, {}], "deep": {"a": {"x": 2, "y": 3}, "b": true}, "plain": {"z": 1}, "more": 1.5}`),
+		parsed(t, `{"name": "third", "list": [2, "b", false, {}], "deep": {"a": {"x": 2, "y": 3}, "b": true}, `+
+			`"plain": {"z": 1}, "more": 1.5}`),
 	}
 	v.Statuses = []engine.Status{{Over: true}, {}, {}}
 	for _, d := range []int{2, 0, 1} {
-		v.Match.Terms = append(v.Match.Terms, descriptors.Term{Effect: &descriptors.Effect{Metadata: shared[d]}, Descriptor: d})
+		v.Match.Terms = append(v.Match.Terms, descriptors.Term{Effect: &descriptors.Effect{Metadata: shared[d]},
+			Descriptor: d})
 	}
-	v.Match.Terms = append(v.Match.Terms, descriptors.Term{Effect: &descriptors.Effect{Metadata: map[string]any{"name": "nowhere"}}, Descriptor: -1})
+	v.Match.Terms = append(v.Match.Terms,
+		descriptors.Term{Effect: &descriptors.Effect{Metadata: map[string]any{"name": "nowhere"}}, Descriptor: -1})
 	return v, shared
 }
 
 func TestMetadataOfPassedDescriptorsIsMergedFirstWins(t *testing.T) {
 	v, _ := merging(t)
 	got := ask(t, Config{Engine: fixed(v), DynamicMetadata: true}, 3).GetDynamicMetadata().AsMap()["metadata"]
-	want := parsed(t, `{"name": "second", "list": [1], "deep": {"a": {"x": 1, "y": 3}, "n": null, "b": true}, "plain": "text", "more": 1.5}`)
+	want := parsed(t, `{"name": "second", "list": [1], "deep": {"a": {"x": 1, "y": 3}, "n": null, "b": true}, `+
+		`"plain": "text", "more": 1.5}`)
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Error(diff)
 	}
@@ -135,15 +143,9 @@ func TestEqualAnswersAreEqualBytes(t *testing.T) {
 	v, _ := merging(t)
 	s := New(Config{Engine: fixed(v), DynamicMetadata: true})
 	wire := append(append(request(), request()...), request()...)
-	first, err := s.Answer(t.Context(), wire, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(s.Answer(t.Context(), wire, nil))(t)
 	for range 20 {
-		again, err := s.Answer(t.Context(), wire, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(s.Answer(t.Context(), wire, nil))(t)
 		if string(again) != string(first) {
 			t.Fatal("the same verdict came out in other bytes")
 		}
@@ -152,21 +154,20 @@ func TestEqualAnswersAreEqualBytes(t *testing.T) {
 
 func TestOverrideText(t *testing.T) {
 	for _, o := range []*commonv3.RateLimitDescriptor_RateLimitOverride{
-		{}, {RequestsPerUnit: 7}, {Unit: typev3.RateLimitUnit_YEAR}, {RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_SECOND, UnitMultiplier: wrapperspb.UInt32(90)},
+		{}, {RequestsPerUnit: 7}, {Unit: typev3.RateLimitUnit_YEAR},
+		{RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_SECOND, UnitMultiplier: wrapperspb.UInt32(90)},
 		{UnitMultiplier: wrapperspb.UInt32(0)},
 	} {
 		own := generatedOverride(o)
 		var m Message
-		err := m.ParseWire(wireOf(t, &ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{{Limit: o}}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(
+			wireOf(t, &ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{{Limit: o}}})))
 		if *m.Request.Descriptors[0].Override != own {
 			t.Fatalf("%v is read as %v", o, m.Request.Descriptors[0].Override)
 		}
 		back := new(commonv3.RateLimitDescriptor_RateLimitOverride)
 		text := overrideText(&own)
-		err = prototext.Unmarshal([]byte(text), back)
+		err := prototext.Unmarshal([]byte(text), back)
 		if err != nil {
 			t.Errorf("%q is not protobuf's text form: %v", text, err)
 			continue

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendBody writes the body of a refusal: a problem document, or the bare message when the rule has a content-type of
@@ -27,8 +27,8 @@ func (s *Service) appendBody(b []byte, v *engine.Verdict) []byte {
 	return wire.End(b, mark)
 }
 
-// problemOf is what a refusal is called. That of a limit has Envoy's default status, because over this protocol a service does not choose
-// it. A block is no quota: it has the title and status that it has over ext_authz.
+// problemOf is what a refusal is called. That of a limit has Envoy's default status, because over this protocol a
+// service does not choose it. A block is not a quota: it has the title and status that it has over ext_authz.
 func problemOf(v *engine.Verdict) (kind, title string, status int) {
 	if v.Match.Block == nil {
 		return wire.QuotaType, wire.QuotaTitle, http.StatusTooManyRequests
@@ -40,7 +40,7 @@ func problemOf(v *engine.Verdict) (kind, title string, status int) {
 	return "about:blank", http.StatusText(status), status
 }
 
-// appendDetail tells the client why: the reason of a block, the rule's message, or how long to wait.
+// appendDetail writes the reason for the client: the reason of a block, the rule's message, or how long to wait.
 func appendDetail(b []byte, v *engine.Verdict, text func([]byte, string) []byte) []byte {
 	block := v.Match.Block
 	switch {

@@ -17,34 +17,41 @@ const problemPrefix = `{"type":"https://iana.org/assignments/http-problem-types#
 
 const blockPrefix = `{"type":"about:blank","title":"Forbidden","status":403,"detail":`
 
-// TestABlockIsNoQuota: its body has a title and a status of its own, and it tells no client to come again in weeks.
+// TestABlockIsNoQuota: its body has a title and a status of its own, and it does not ask the client to retry in weeks.
 func TestABlockIsNoQuota(t *testing.T) {
-	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
-	v := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block}, RetryAfter: 21 * 24 * time.Hour, Statuses: []engine.Status{{Over: true}}}
-	if diff := cmp.Diff([]string{"content-type: application/problem+json"}, headers(ask(t, Config{Engine: fixed(v)}, 1))); diff != "" {
+	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
+	v := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block},
+		RetryAfter: 21 * 24 * time.Hour, Statuses: []engine.Status{{Over: true}}}
+	if diff := cmp.Diff([]string{"content-type: application/problem+json"},
+		headers(ask(t, Config{Engine: fixed(v)}, 1))); diff != "" {
 		t.Errorf("headers of a block: %s", diff)
 	}
 	v.Response = &descriptors.Response{Status: 451, RetryAfter: time.Minute}
 	v.RetryAfter = time.Minute
 	answer := ask(t, Config{Engine: fixed(v)}, 1)
-	if diff := cmp.Diff([]string{"retry-after: 60", "content-type: application/problem+json"}, headers(answer)); diff != "" {
+	if diff := cmp.Diff([]string{"retry-after: 60", "content-type: application/problem+json"}, headers(answer)); diff !=
+		"" {
 		t.Errorf("headers of a block whose rule names a time: %s", diff)
 	}
-	want := `{"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,"detail":"Contact support.","violated-policies":["abusers"]}`
+	want := `{"type":"about:blank","title":"Unavailable For Legal Reasons","status":451,"detail":"Contact ` +
+		`support.","violated-policies":["abusers"]}`
 	if diff := cmp.Diff(want, string(answer.GetRawBody())); diff != "" {
 		t.Errorf("a block with a status of its own: %s", diff)
 	}
 }
 
-// TestAPlainRefusalIsTheReferenceServers: it has what the rule itself says, and nothing of ours.
+// TestAPlainRefusalIsTheReferenceServers: it has the rule's own response, and nothing of ours.
 func TestAPlainRefusalIsTheReferenceServers(t *testing.T) {
 	v := engine.Verdict{Refused: true, RetryAfter: time.Minute, Statuses: []engine.Status{status("a", 1, 0, true)}}
 	answer := ask(t, Config{Engine: fixed(v), Plain: true}, 1)
-	if len(answer.GetRawBody()) > 0 || len(headers(answer)) > 0 || answer.GetStatuses()[0].GetCode() != answer.GetOverallCode() {
+	if len(answer.GetRawBody()) > 0 || len(headers(answer)) > 0 ||
+		answer.GetStatuses()[0].GetCode() != answer.GetOverallCode() {
 		t.Errorf("a plain refusal is %v", answer)
 	}
 	answer = ask(t, Config{Engine: fixed(v), Plain: true, LimitHeaders: true}, 1)
-	if diff := cmp.Diff([]string{"RateLimit-Limit: 1", "RateLimit-Remaining: 0", "RateLimit-Reset: 1"}, headers(answer)); diff != "" {
+	if diff := cmp.Diff([]string{"RateLimit-Limit: 1", "RateLimit-Remaining: 0", "RateLimit-Reset: 1"},
+		headers(answer)); diff != "" {
 		t.Errorf("headers with LimitHeaders: %s", diff)
 	}
 	v.Response = &descriptors.Response{Message: "Later.", Headers: []descriptors.Header{{Name: "x-a", Value: "b"}}}
@@ -55,25 +62,34 @@ func TestAPlainRefusalIsTheReferenceServers(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
-	block := &descriptors.Effect{Name: "", Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
-	blocked := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block}, Statuses: []engine.Status{{Over: true}}}
+	block := &descriptors.Effect{Name: "", Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
+	blocked := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block},
+		Statuses: []engine.Status{{Over: true}}}
 	silent := *block
 	silent.Reason = ""
-	two := engine.Verdict{Refused: true, RetryAfter: 90 * time.Second, Statuses: []engine.Status{status("a", 1, 0, true), status("b", 1, 1, false), status("c", 1, 0, true)}}
+	two := engine.Verdict{Refused: true, RetryAfter: 90 * time.Second,
+		Statuses: []engine.Status{status("a", 1, 0, true), status("b", 1, 1, false), status("c", 1, 0, true)}}
 	two.Refusing = two.Statuses[2].Effect
-	typed := &descriptors.Response{Message: "Slow \"down\".\r\n\x00é\xff", Headers: []descriptors.Header{{Name: "content-type", Value: "text/plain"}}}
+	typed := &descriptors.Response{Message: "Slow \"down\".\r\n\x00é\xff",
+		Headers: []descriptors.Header{{Name: "content-type", Value: "text/plain"}}}
 	cases := []struct {
 		name    string
 		verdict engine.Verdict
 		want    string
 	}{
 		{"nothing known", engine.Verdict{Refused: true}, problemPrefix + `"Too many requests. Try again in 1 s."}`},
-		{"every refusing limit once, the slowest first", two, problemPrefix + `"Too many requests. Try again in 90 s.","violated-policies":["c","a"]}`},
-		{"the rule's message", engine.Verdict{Refused: true, Response: &descriptors.Response{Message: "Upgrade for more."}}, problemPrefix + `"Upgrade for more."}`},
-		{"a message that is escaped", engine.Verdict{Refused: true, Response: &descriptors.Response{Message: "a\"b\\c\n\x7fé\xff"}},
+		{"every refusing limit once, the slowest first", two,
+			problemPrefix + `"Too many requests. Try again in 90 s.","violated-policies":["c","a"]}`},
+		{"the rule's message",
+			engine.Verdict{Refused: true, Response: &descriptors.Response{Message: "Upgrade for more."}},
+			problemPrefix + `"Upgrade for more."}`},
+		{"a message that is escaped",
+			engine.Verdict{Refused: true, Response: &descriptors.Response{Message: "a\"b\\c\n\x7fé\xff"}},
 			problemPrefix + `"a\"b\\c\u000a\u007fé` + "\uFFFD" + `"}`},
 		{"a block's reason", blocked, blockPrefix + `"Contact support.","violated-policies":["abusers"]}`},
-		{"a block without reason", engine.Verdict{Refused: true, Match: descriptors.Match{Block: &silent}}, blockPrefix + `"Requests of this kind are blocked.","violated-policies":["abusers"]}`},
+		{"a block without reason", engine.Verdict{Refused: true, Match: descriptors.Match{Block: &silent}},
+			blockPrefix + `"Requests of this kind are blocked.","violated-policies":["abusers"]}`},
 		{"a type of the rule's own", engine.Verdict{Refused: true, Response: typed}, "Slow \"down\".\r\né\uFFFD"},
 	}
 	for _, c := range cases {

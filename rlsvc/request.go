@@ -8,7 +8,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/door/wire"
 )
 
 // The fields that are read, as tags: field number and wire type. A known number with another wire type is an unknown
@@ -57,8 +57,9 @@ func (m *Message) Exceeds(size int) bool {
 	return exceeds
 }
 
-// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
+// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
+// error means that the bytes are not a protobuf message at all. Of one that brings too much the rest is not read, and
+// its request has Excess alone.
 func (m *Message) ParseWire(message []byte) error {
 	if m.Exceeds(len(message)) {
 		return nil
@@ -205,7 +206,7 @@ func (o *override) override() descriptors.Override {
 	return out
 }
 
-// overrideUnit translates a type.v3.RateLimitUnit, which has no week.
+// overrideUnit translates a type.v3.RateLimitUnit, which lacks the week.
 func overrideUnit(number int32) descriptors.Unit {
 	switch number {
 	case 1, 2, 3, 4:

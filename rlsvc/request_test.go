@@ -15,8 +15,9 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/wire"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
+	"github.com/spillway-mesh/spillway/door/wire"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // request writes a message with one descriptor out of raw fields.
@@ -45,9 +46,12 @@ var hostile = []struct {
 	{"a descriptor without entries", request(), func(r *descriptors.Request) bool {
 		return len(r.Descriptors) == 1 && len(r.Descriptors[0].Entries) == 0
 	}},
-	{"bytes that are not UTF-8", append(message(1, []byte{0xff}), request(message(1, append(message(1, []byte{0xfe}), message(2, []byte{0xc3, 0x28})...)))...),
+	{"bytes that are not UTF-8",
+		append(message(1, []byte{0xff}),
+			request(message(1, append(message(1, []byte{0xfe}), message(2, []byte{0xc3, 0x28})...)))...),
 		func(r *descriptors.Request) bool {
-			return r.Domain == "\xff" && r.Descriptors[0].Entries[0] == descriptors.Entry{Key: "\xfe", Value: "\xc3\x28"}
+			return r.Domain == "\xff" && r.Descriptors[0].Entries[0] == descriptors.Entry{Key: "\xfe",
+				Value: "\xc3\x28"}
 		}},
 	{"a value of 60 KiB", request(message(1, message(2, make([]byte, 60<<10)))), func(r *descriptors.Request) bool {
 		return len(r.Descriptors[0].Entries[0].Value) == 60<<10
@@ -61,20 +65,24 @@ var hostile = []struct {
 	{"an override without a unit", request(limitOf(number(1, 5))), func(r *descriptors.Request) bool {
 		return *r.Descriptors[0].Override == descriptors.Override{Count: 5, Multiplier: 1}
 	}},
-	{"an override by the week, which that enum has not", request(limitOf(number(2, 7))), func(r *descriptors.Request) bool {
-		return r.Descriptors[0].Override.Unit == descriptors.UnitUnknown
-	}},
+	{"an override by the week, which that enum has not", request(limitOf(number(2, 7))),
+		func(r *descriptors.Request) bool {
+			return r.Descriptors[0].Override.Unit == descriptors.UnitUnknown
+		}},
 	{"an override by the year", request(limitOf(number(2, 6))), func(r *descriptors.Request) bool {
 		return r.Descriptors[0].Override.Unit == descriptors.Year
 	}},
-	{"a multiplier of explicitly 0", request(limitOf(number(2, 1), message(3, nil))), func(r *descriptors.Request) bool {
-		return r.Descriptors[0].Override.Multiplier == 0
-	}},
-	{"an override in two pieces", request(limitOf(number(1, 5), message(3, number(1, 4))), limitOf(number(2, 2), message(3, nil))),
+	{"a multiplier of explicitly 0", request(limitOf(number(2, 1), message(3, nil))),
+		func(r *descriptors.Request) bool {
+			return r.Descriptors[0].Override.Multiplier == 0
+		}},
+	{"an override in two pieces", request(limitOf(number(1, 5), message(3, number(1, 4))),
+		limitOf(number(2, 2), message(3, nil))),
 		func(r *descriptors.Request) bool {
 			return *r.Descriptors[0].Override == descriptors.Override{Count: 5, Unit: descriptors.Minute, Multiplier: 4}
 		}},
-	{"fields of another type", append(number(1, 1), request(number(1, 1), number(2, 1), number(3, 1), message(4, nil))...),
+	{"fields of another type",
+		append(number(1, 1), request(number(1, 1), number(2, 1), number(3, 1), message(4, nil))...),
 		func(r *descriptors.Request) bool {
 			d := r.Descriptors[0]
 			return len(d.Entries) == 0 && d.Override == nil && !d.HitsGiven && !d.NegativeHits
@@ -103,10 +111,7 @@ func TestThousandsOfDescriptorsKeepTheirPlaces(t *testing.T) {
 		wire = append(wire, request(entry, message(2, number(1, uint64(i))))...)
 	}
 	var m Message
-	err := m.ParseWire(wire)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(wire))
 	if len(m.Request.Descriptors) != many {
 		t.Fatalf("%d descriptors, sent %d", len(m.Request.Descriptors), many)
 	}
@@ -142,25 +147,21 @@ func TestUndecodableRequestsAreErrors(t *testing.T) {
 func TestMessageForgetsTheOneBefore(t *testing.T) {
 	var m Message
 	first := append(message(1, []byte("domain")), number(3, 9)...)
-	first = append(first, request(message(1, message(1, []byte("key"))), message(2, number(1, 5)), message(3, number(1, 7)), number(4, 1))...)
+	first = append(first, request(message(1, message(1, []byte("key"))), message(2, number(1, 5)),
+		message(3, number(1, 7)), number(4, 1))...)
 	for _, wire := range [][]byte{first, request(message(1, nil))} {
-		err := m.ParseWire(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.ParseWire(wire))
 	}
 	d := m.Request.Descriptors[0]
-	if m.Request.Domain != "" || m.Request.Hits != 0 || d.Entries[0].Key != "" || d.Override != nil || d.HitsGiven || d.NegativeHits {
+	if m.Request.Domain != "" || m.Request.Hits != 0 || d.Entries[0].Key != "" || d.Override != nil || d.HitsGiven ||
+		d.NegativeHits {
 		t.Errorf("left over from the message before: %+v", m.Request)
 	}
 }
 
 func TestAPooledMessageKeepsNoClientsBytesAlive(t *testing.T) {
 	var m Message
-	err := m.ParseWire(wireOf(t, typical()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.ParseWire(wireOf(t, typical())))
 	m.reset()
 	for _, e := range m.entries[:cap(m.entries)] {
 		if e != (descriptors.Entry{}) {
@@ -178,9 +179,11 @@ func TestAPooledMessageKeepsNoClientsBytesAlive(t *testing.T) {
 func typical() *ratelimitv3.RateLimitRequest {
 	req := &ratelimitv3.RateLimitRequest{Domain: "shop"}
 	for range 3 {
-		req.Descriptors = append(req.Descriptors, &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{
-			{Key: "tenant", Value: "acme"}, {Key: "remote_address", Value: "203.0.113.7"}, {Key: "path", Value: "/v1/orders/7"},
-		}})
+		req.Descriptors = append(req.Descriptors,
+			&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{
+				{Key: "tenant", Value: "acme"}, {Key: "remote_address", Value: "203.0.113.7"},
+				{Key: "path", Value: "/v1/orders/7"},
+			}})
 	}
 	return req
 }
@@ -200,7 +203,8 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
 
-// TestAMessageThatBringsTooMuchIsNotRead: it is no error and has no descriptors, and what was read of it is let go.
+// TestAMessageThatBringsTooMuchIsNotRead: it is not an error, comes without descriptors, and the memory of what was
+// read is freed.
 func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 	descriptor, entry := []byte{2<<3 | 2, 0}, []byte{1<<3 | 2, 0}
 	crowd := bytes.Repeat(entry, 100_000)
@@ -225,7 +229,8 @@ func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if m.Request.Excess != c.excess || c.excess != "" && len(m.Request.Descriptors) > 0 {
-			t.Errorf("%s: excess %q with %d descriptors, want %q", name, m.Request.Excess, len(m.Request.Descriptors), c.excess)
+			t.Errorf("%s: excess %q with %d descriptors, want %q", name, m.Request.Excess, len(m.Request.Descriptors),
+				c.excess)
 		}
 		if want := door.MaxDescriptors + 1; c.excess == door.ExcessDescriptors && m.Request.Unread != want ||
 			c.excess != door.ExcessDescriptors && m.Request.Unread != 0 {

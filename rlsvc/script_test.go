@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// script decides as it is told.
+// script returns the verdicts of the test.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
@@ -33,7 +33,8 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	v.Response = &descriptors.Response{Message: req.Domain}
 	for i := range req.Descriptors {
 		d := &req.Descriptors[i]
-		e := &descriptors.Effect{Name: req.Domain, Unit: descriptors.Minute, Multiplier: 1, Limit: limit.Limit{Count: int64(d.Hits)}}
+		e := &descriptors.Effect{Name: req.Domain, Unit: descriptors.Minute, Multiplier: 1,
+			Limit: limit.Limit{Count: int64(d.Hits)}}
 		for _, entry := range d.Entries {
 			e.Name += entry.Value
 			e.Metadata = map[string]any{entry.Key: entry.Value}

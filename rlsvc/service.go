@@ -6,15 +6,12 @@ package rlsvc
 
 import (
 	"context"
-	"fmt"
 
 	"google.golang.org/grpc"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Config is what a Service needs. Only Engine must be set.
@@ -26,11 +23,12 @@ type Config struct {
 	LimitHeader     string // name of the first; default RateLimit-Limit
 	RemainingHeader string // default RateLimit-Remaining
 	ResetHeader     string // default RateLimit-Reset
-	DynamicMetadata bool   // tell request and rules' metadata to Envoy's later filters
-	Plain           bool   // refusals have what their rules' own responses hold, and neither retry-after nor a problem document
-	Quota           bool   // trees are in quota mode: LimitHeaders single none of them out for being over
+	DynamicMetadata bool   // send the request and the rules' metadata to Envoy's later filters
+	// refusals have what their rules' own responses hold, and neither retry-after nor a problem document
+	Plain bool
+	Quota bool // trees are in quota mode: LimitHeaders single none of them out for being over
 
-	// OnPanic is told of each panic in the door and of each verdict that does not fit its request. Both are answered all
+	// OnPanic receives each panic in the door, and each verdict that does not fit its request. Both are answered all
 	// the same. It may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
 }
@@ -39,6 +37,7 @@ type Config struct {
 type Service struct {
 	config Config
 	door   *door.Door
+	json   *door.Door // of requests to /json
 }
 
 // New makes a service.
@@ -60,11 +59,14 @@ func New(config Config) *Service {
 		config.OnPanic = func(any) {}
 	}
 	s := &Service{config: config}
-	s.door = door.New(door.Config{
-		Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit",
-		Engine: counted{config.Engine, config.OnPanic}, Fresh: s.fresh,
-		Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
-	})
+	calls := door.Config{
+		Name: "rls", Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit",
+		Engine: config.Engine,
+		Fresh:  s.fresh, Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
+	}
+	s.door = door.New(calls)
+	calls.Name = jsonName
+	s.json = door.New(calls)
 	return s
 }
 
@@ -75,23 +77,8 @@ func (s *Service) fresh() door.Message {
 // Register adds RateLimitService to a gRPC server. Its codec must know Message and door.Reply.
 func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
 
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
-// RateLimitRequest; anything else gets a decision.
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
+// not a RateLimitRequest; anything else gets a decision.
 func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
 	return s.door.Answer(ctx, request, answer)
-}
-
-// counted tells of verdicts that have not one status per descriptor.
-type counted struct {
-	engine door.Decider
-	tell   func(fault any)
-}
-
-// Decide hands on and counts.
-func (c counted) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	c.engine.Decide(ctx, req, v)
-	got, want := len(v.Statuses), len(req.Descriptors)
-	if got != want {
-		c.tell(fmt.Errorf("a verdict has %d statuses for %d descriptors", got, want))
-	}
 }

@@ -1,16 +1,11 @@
 package rlsvc
 
 import (
-	"context"
-	"slices"
 	"testing"
-
-	"google.golang.org/grpc"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 )
 
@@ -37,21 +32,6 @@ func TestAnEmptyVerdictAdmitsAndIsCounted(t *testing.T) {
 	}
 }
 
-// listener decides nothing and keeps the context.
-type listener struct{ heard context.Context }
-
-func (l *listener) Decide(ctx context.Context, _ *descriptors.Request, _ *engine.Verdict) {
-	l.heard = ctx
-}
-
-func TestTheDeciderGetsTheCallersContext(t *testing.T) {
-	var l listener
-	_, err := New(Config{Engine: &l}).Answer(t.Context(), nil, nil)
-	if err != nil || l.heard != t.Context() {
-		t.Errorf("context %v (error %v), want the caller's", l.heard, err)
-	}
-}
-
 func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -59,8 +39,10 @@ func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 		want    string
 	}{
 		{"admitted", engine.Verdict{Statuses: []engine.Status{{}, {}}}, "OK: OK OK"},
-		{"refused", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}, {}}}, "OVER_LIMIT: OVER_LIMIT OK"},
-		{"fewer statuses than descriptors", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}}}, "OVER_LIMIT: OVER_LIMIT OK"},
+		{"refused", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}, {}}},
+			"OVER_LIMIT: OVER_LIMIT OK"},
+		{"fewer statuses than descriptors", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}}},
+			"OVER_LIMIT: OVER_LIMIT OK"},
 		{"no verdict", engine.Verdict{}, "OK: OK OK"},
 	}
 	req := &descriptors.Request{Descriptors: make([]descriptors.Descriptor, 2)}
@@ -69,27 +51,6 @@ func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 		if got := codes(answer); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
-	}
-}
-
-func TestOverGRPCInterceptorsSeeTheMessage(t *testing.T) {
-	s := New(Config{Engine: fixed(refusal())})
-	wire := slices.Concat(message(1, []byte("shop")), request(), request(), request())
-	dec := func(v any) error { return v.(*Message).ParseWire(wire) }
-	var method, domain string
-	see := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		method, domain = info.FullMethod, req.(*Message).Request.Domain
-		return next(ctx, req)
-	}
-	reply, err := s.door.Handle(s, t.Context(), dec, see)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if method != ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName || domain != "shop" {
-		t.Errorf("the interceptor saw %q for domain %q", method, domain)
-	}
-	if got := codes(answerOf(t, reply.(*door.Reply).Wire().Materialize())); got != "OVER_LIMIT: OVER_LIMIT OK OK" {
-		t.Errorf("answered %s", got)
 	}
 }
 

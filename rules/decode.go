@@ -10,9 +10,9 @@ import (
 // maxProblems is how many problems of one file are reported; a file with more is not one that a person wrote.
 const maxProblems = 1000
 
-// Decode reads one rule file. The name is what problems call it. It returns every problem at once, and the domain as far
-// as it could be read: what is broken is left out, so that descriptors.Compile does not complain about it again. Only a
-// domain without errors may be used.
+// Decode reads one rule file. The name is what problems call it. It returns every problem at once, and the domain as
+// far as it could be read: what is broken is left out, so that descriptors.Compile does not complain about it again.
+// Only a domain without errors may be used.
 func Decode(file string, text []byte) (descriptors.Domain, []descriptors.Problem) {
 	d := decode(file, text)
 	return d.domain, arrange(d.problems)
@@ -49,7 +49,7 @@ func decode(file string, text []byte) *decoder {
 	return d
 }
 
-// usable says whether the domain can be checked further, though it may hold errors.
+// usable reports whether the domain can be checked further, though it may hold errors.
 func (d *decoder) usable() bool { return d.domain.Name != "" }
 
 func (d *decoder) report(line, column int, text string, warning bool) {
@@ -89,7 +89,7 @@ func (d *decoder) wants(n *node, what string) {
 	d.fail(n, "%s wants %s, not %s", n.title(), what, n.describe())
 }
 
-// sound runs read and says whether it found no error.
+// sound runs read and reports whether it found no error.
 func (d *decoder) sound(read func()) bool {
 	before := d.errors
 	read()
@@ -104,7 +104,7 @@ func (d *decoder) pos(n *node) descriptors.Pos {
 // reader takes in the value of one key.
 type reader func(n *node)
 
-// object reads a map whose keys are known. It says whether n is a map.
+// object reads a map whose keys are known. It reports whether n is a map.
 func (d *decoder) object(n *node, keys map[string]reader) bool {
 	if n.kind != mapping {
 		d.wants(n, "a map")

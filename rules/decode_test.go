@@ -1,19 +1,16 @@
 package rules
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const full = "testdata/full.yaml"
@@ -30,10 +27,7 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatalf("problems:\n%s", FormatProblems(problems))
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	expected := descriptors.Domain{
 		Name:       "cinema",
 		CoLocate:   true,
@@ -46,13 +40,17 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 		Rules:      fullRules(),
 		OnFailure:  descriptors.FailOpen,
 		Timezone:   berlin,
-		Penalty:    &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: time.Minute, Multipliers: []int{1, 2, 4, 8}},
+		Penalty: &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: time.Minute,
+			Multipliers: []int{1, 2, 4, 8}},
 		Users: []descriptors.Account{
-			{Name: "alice", Tier: "gold", Limits: []descriptors.Limit{bucket(500, time.Hour), bucket(4000, 24*time.Hour)}, Burst: 20},
+			{Name: "alice", Tier: "gold", Limits: []descriptors.Limit{bucket(500, time.Hour),
+				bucket(4000, 24*time.Hour)}, Burst: 20},
 			{Name: "12", Tier: "staff"},
 		},
-		Tenants:    []descriptors.Account{{Name: "odeon", Limits: []descriptors.Limit{named("monthly", bucket(70, 720*time.Hour))}}},
-		Keys:       []descriptors.Account{{Name: "till", Limits: []descriptors.Limit{bucket(50, time.Second)}, Burst: 80}},
+		Tenants: []descriptors.Account{
+			{Name: "odeon", Limits: []descriptors.Limit{named("monthly", bucket(70, 720*time.Hour))}}},
+		Keys: []descriptors.Account{{Name: "till", Limits: []descriptors.Limit{bucket(50, time.Second)},
+			Burst: 80}},
 		Identity:   fullIdentity(t),
 		IPv6Prefix: 56,
 		Headers:    descriptors.HeadersBoth,
@@ -73,31 +71,45 @@ func fullRules() []descriptors.Rule {
 		{Name: "seats", Scope: user | descriptors.ScopeEndpoint, HasScope: true, Limits: []descriptors.Limit{seats},
 			Match: descriptors.Conditions{Endpoints: patterns("/book", "/v*/book"), Methods: []string{"POST", "put"}}},
 		{Name: "theatre", Scope: tenant, HasScope: true, OnFailure: descriptors.FailOpen,
-			Limits: []descriptors.Limit{bucket(2000, time.Second), window(limit.SlidingWindow, 5_000_000, 168*time.Hour)}},
-		{Name: "students", Scope: user, HasScope: true, Limits: []descriptors.Limit{window(limit.FixedWindow, 40, 90*time.Minute)},
-			Match: descriptors.Conditions{Tiers: []string{"student"}, Tenants: []string{"odeon", "007"}},
+			Limits: []descriptors.Limit{bucket(2000, time.Second), window(limit.SlidingWindow, 5_000_000,
+				168*time.Hour)}},
+		{Name: "students", Scope: user, HasScope: true,
+			Limits: []descriptors.Limit{window(limit.FixedWindow, 40, 90*time.Minute)},
+			Match:  descriptors.Conditions{Tiers: []string{"student"}, Tenants: []string{"odeon", "007"}},
 			Response: &descriptors.Response{Status: 503, Message: "Come back later.", RetryAfter: 90 * time.Second,
-				Headers: []descriptors.Header{{Name: "x-more", Value: "https://cinema.example/more"}, {Name: "x-n", Value: "5"}}}},
-		{Name: "lobby", Scope: ip, HasScope: true, Limits: []descriptors.Limit{bucket(4, time.Second)}, Action: descriptors.Throttle,
+				Headers: []descriptors.Header{{Name: "x-more", Value: "https://cinema.example/more"},
+					{Name: "x-n", Value: "5"}}}},
+		{Name: "lobby", Scope: ip, HasScope: true, Limits: []descriptors.Limit{bucket(4, time.Second)},
+			Action:   descriptors.Throttle,
 			MaxDelay: 250 * time.Millisecond, Match: descriptors.Conditions{CIDRs: []netip.Prefix{
-				netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("10.0.0.0/8")}}},
-		{Name: "doors", Scope: ip, HasScope: true, Limits: []descriptors.Limit{window(limit.SlidingLog, 5, time.Minute)},
-			Match: descriptors.Conditions{Endpoints: patterns("/login")}, Penalty: &descriptors.Penalty{Threshold: 4,
-				DetectionWindow: 5 * time.Minute, CoolDown: 30 * time.Second, Multipliers: []int{1, 3, 9}, DryRun: true}},
+				netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"),
+				netip.MustParsePrefix("10.0.0.0/8")}}},
+		{Name: "doors", Scope: ip, HasScope: true,
+			Limits: []descriptors.Limit{window(limit.SlidingLog, 5, time.Minute)},
+			Match:  descriptors.Conditions{Endpoints: patterns("/login")}, Penalty: &descriptors.Penalty{Threshold: 4,
+				DetectionWindow: 5 * time.Minute, CoolDown: 30 * time.Second, Multipliers: []int{1, 3, 9},
+				DryRun: true}},
 		{Name: "probes", Match: descriptors.Conditions{Endpoints: patterns("/livez")}, Action: descriptors.Allow},
 		{Name: "pirates", Match: descriptors.Conditions{Users: []string{"blackbeard"}}, Action: descriptors.Block,
 			Reason: "Ask at the counter.", Until: time.Date(2031, 5, 6, 5, 8, 9, 0, time.UTC)},
 		{Name: "later", Scope: user, HasScope: true, Match: descriptors.Conditions{Methods: []string{"POST"}},
 			Limits: []descriptors.Limit{bucket(1, 250*time.Millisecond)}, Disabled: true},
-		{Name: "watch", HasScope: true, Limits: []descriptors.Limit{bucket(9000, time.Second)}, Action: descriptors.LogOnly, OnFailure: descriptors.FailClosed},
+		{Name: "watch", HasScope: true, Limits: []descriptors.Limit{bucket(9000, time.Second)},
+			Action: descriptors.LogOnly, OnFailure: descriptors.FailClosed},
 		{Name: "crew", Scope: user, HasScope: true, Match: descriptors.Conditions{Tiers: []string{"crew"}},
 			Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket}, Unlimited: true}}},
-		{Name: "tokens", Scope: tenant, HasScope: true, Match: descriptors.Conditions{Entries: map[string]string{"model": "large", "paid": "true"}},
-			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Reserve: 500, Cost: 2, OnFailure: descriptors.FailStayLocal},
-		{Name: "guests", Scope: descriptors.ScopeClient, HasScope: true, Match: descriptors.Conditions{Authenticated: new(bool)}, Limits: []descriptors.Limit{bucket(60, time.Minute)}},
-		{Name: "per-key", Scope: descriptors.ScopeAPIKey | descriptors.ScopeTier, HasScope: true, Limits: []descriptors.Limit{bucket(50, time.Second)}},
+		{Name: "tokens", Scope: tenant, HasScope: true,
+			Match:  descriptors.Conditions{Entries: map[string]string{"model": "large", "paid": "true"}},
+			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Reserve: 500, Cost: 2,
+			OnFailure: descriptors.FailStayLocal},
+		{Name: "guests", Scope: descriptors.ScopeClient, HasScope: true,
+			Match:  descriptors.Conditions{Authenticated: new(bool)},
+			Limits: []descriptors.Limit{bucket(60, time.Minute)}},
+		{Name: "per-key", Scope: descriptors.ScopeAPIKey | descriptors.ScopeTier, HasScope: true,
+			Limits: []descriptors.Limit{bucket(50, time.Second)}},
 		{Name: "billed", Scope: tenant, HasScope: true, Limits: []descriptors.Limit{
-			calendar(descriptors.CalendarDay, 1000, 24*time.Hour), calendar(descriptors.CalendarMonth, 20_000, 30*24*time.Hour)}},
+			calendar(descriptors.CalendarDay, 1000, 24*time.Hour), calendar(descriptors.CalendarMonth, 20_000,
+				30*24*time.Hour)}},
 	}
 	for i := range rules {
 		rules[i].Priority = 100
@@ -121,13 +133,16 @@ func fullTree() []descriptors.Node {
 	forgotten.Unit, forgotten.Multiplier, forgotten.CountUnset = descriptors.Month, 1, true
 	return []descriptors.Node{
 		{Key: "film", Nodes: []descriptors.Node{
-			{Key: "screen", Value: "7", Limits: []descriptors.Limit{screens}, Shadow: true, DetailedMetric: true, Metadata: map[string]any{
-				"owner": map[string]any{"team": "screens", "level": 2.0}, "tags": []any{"a", 1.5, nil, true}}},
+			{Key: "screen", Value: "7", Limits: []descriptors.Limit{screens}, Shadow: true, DetailedMetric: true,
+				Metadata: map[string]any{
+					"owner": map[string]any{"team": "screens", "level": 2.0}, "tags": []any{"a", 1.5, nil, true}}},
 			{Key: "row", Value: "a*", Limits: []descriptors.Limit{rows}, ShareThreshold: true, ValueToMetric: true},
 		}},
-		{Key: "free", Value: "false", Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow}, Unlimited: true}}},
-		{Key: "snacks", Quota: true, OnFailure: descriptors.FailClosed, Response: &descriptors.Response{Message: "No more snacks."},
-			Limits: []descriptors.Limit{perSecond, perDay}},
+		{Key: "free", Value: "false", Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow},
+			Unlimited: true}}},
+		{Key: "snacks", Quota: true, OnFailure: descriptors.FailClosed,
+			Response: &descriptors.Response{Message: "No more snacks."},
+			Limits:   []descriptors.Limit{perSecond, perDay}},
 		{Key: "llm_tokens", PostPaid: true, Reserve: 50, Limits: []descriptors.Limit{tokens}},
 		{Key: "billed", Limits: []descriptors.Limit{calendar(descriptors.CalendarDay, 7, 24*time.Hour)}},
 		{Key: "forgotten", Limits: []descriptors.Limit{forgotten}},
@@ -162,18 +177,19 @@ func patterns(texts ...string) (patterns []descriptors.Pattern) {
 
 func readFile(t testing.TB, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return text
 }
 
 func TestPositionsAreThoseOfTheText(t *testing.T) {
-	d, _ := Decode("a.yaml", []byte("domain: shop\nrules:\n  - name: a\n    scope: user\n    limit: 1/1s\nusers:\n  bob: { limits: [1/1s] }\ndescriptors:\n  - key: k\n    rate_limit:\n      unit: second\n"))
-	got := []descriptors.Pos{d.Pos, d.Rules[0].Pos, d.Rules[0].Limits[0].Pos, d.Users[0].Pos, d.Users[0].Limits[0].Pos, d.Tree[0].Pos, d.Tree[0].Limits[0].Pos}
-	expected := []descriptors.Pos{{File: "a.yaml", Line: 1, Column: 9}, {File: "a.yaml", Line: 3, Column: 5}, {File: "a.yaml", Line: 5, Column: 12},
-		{File: "a.yaml", Line: 7, Column: 3}, {File: "a.yaml", Line: 7, Column: 19}, {File: "a.yaml", Line: 9, Column: 5}, {File: "a.yaml", Line: 11, Column: 7}}
+	d, _ := Decode("a.yaml", []byte("domain: shop\nrules:\n  - name: a\n    scope: user\n    limit: 1/1s\nusers:\n"+
+		"  bob: { limits: [1/1s] }\ndescriptors:\n  - key: k\n    rate_limit:\n      unit: second\n"))
+	got := []descriptors.Pos{d.Pos, d.Rules[0].Pos, d.Rules[0].Limits[0].Pos, d.Users[0].Pos, d.Users[0].Limits[0].Pos,
+		d.Tree[0].Pos, d.Tree[0].Limits[0].Pos}
+	expected := []descriptors.Pos{{File: "a.yaml", Line: 1, Column: 9}, {File: "a.yaml", Line: 3, Column: 5},
+		{File: "a.yaml", Line: 5, Column: 12},
+		{File: "a.yaml", Line: 7, Column: 3}, {File: "a.yaml", Line: 7, Column: 19},
+		{File: "a.yaml", Line: 9, Column: 5}, {File: "a.yaml", Line: 11, Column: 7}}
 	if diff := cmp.Diff(expected, got); diff != "" {
 		t.Errorf("positions (-want +got):\n%s", diff)
 	}
@@ -182,9 +198,11 @@ func TestPositionsAreThoseOfTheText(t *testing.T) {
 // TestReferenceValues holds that values of the reference server's files are text exactly as written.
 func TestReferenceValues(t *testing.T) {
 	for written, expected := range map[string]string{
-		"404": "404", "010": "010", "0x1F": "0x1F", "1_000": "1_000", "true": "true", "Yes": "Yes", "off": "off", "2024-01-01": "2024-01-01",
-		`"1.10"`: "1.10", `'a b'`: "a b", "": "", "~": "", `""`: "", "/a/*": "/a/*", "-5": "-5", "12345678901234567890": "12345678901234567890",
-		`!!str 1.5`: "1.5", "a\u00e9": "a\u00e9",
+		"404": "404", "010": "010", "0x1F": "0x1F", "1_000": "1_000", "true": "true", "Yes": "Yes", "off": "off",
+		"2024-01-01": "2024-01-01",
+		`"1.10"`:     "1.10", `'a b'`: "a b", "": "", "~": "", `""`: "", "/a/*": "/a/*", "-5": "-5",
+		"12345678901234567890": "12345678901234567890",
+		`!!str 1.5`:            "1.5", "a\u00e9": "a\u00e9",
 	} {
 		d, problems := Decode("a.yaml", []byte("domain: d\ndescriptors:\n  - key: k\n    value: "+written+"\n"))
 		if len(problems) > 0 {
@@ -199,7 +217,8 @@ func TestReferenceValues(t *testing.T) {
 
 // TestReferenceNothing holds that the reference server's keys may be left empty.
 func TestReferenceNothing(t *testing.T) {
-	text := "domain: d\ndescriptors:\n  - key: k\n    value:\n    descriptors:\n    shadow_mode:\n    quota_mode: ~\n    metadata:\n    detailed_metric: null\n" +
+	text := "domain: d\ndescriptors:\n  - key: k\n    value:\n    descriptors:\n    shadow_mode:\n" +
+		"    quota_mode: ~\n    metadata:\n    detailed_metric: null\n" +
 		"  - key: l\n    rate_limit: { unit: Week, requests_per_unit: , name: , replaces: , unlimited: }\n"
 	d, problems := Decode("a.yaml", []byte(text))
 	if len(problems) > 0 {
@@ -210,16 +229,18 @@ func TestReferenceNothing(t *testing.T) {
 	}
 }
 
-// TestSectionsMayBeEmpty holds that a section whose items are all commented out is no error.
+// TestSectionsMayBeEmpty holds that a section whose items are all commented out is not an error.
 func TestSectionsMayBeEmpty(t *testing.T) {
-	_, problems := Decode("a.yaml", []byte("domain: d\nattributes:\ncosts:\nrules:\n#  - name: a\nusers:\ntenants:\nidentity:\ndescriptors:\n"))
+	_, problems := Decode("a.yaml", []byte("domain: d\nattributes:\ncosts:\nrules:\n#  - name: a\nusers:\ntenants:\n"+
+		"identity:\ndescriptors:\n"))
 	if len(problems) > 0 {
 		t.Error(FormatProblems(problems))
 	}
 }
 
 func TestLinesMayEndAsOnWindows(t *testing.T) {
-	d, problems := Decode("a.yaml", []byte("domain: d\r\nrules:\r\n  - name: a\r\n    scope: user\r\n    limit: 5/1s\r\n"))
+	d, problems := Decode("a.yaml", []byte("domain: d\r\nrules:\r\n  - name: a\r\n    scope: user\r\n"+
+		"    limit: 5/1s\r\n"))
 	if len(problems) > 0 || len(d.Rules) != 1 || d.Rules[0].Limits[0].Count != 5 {
 		t.Errorf("got %+v, %s", d, FormatProblems(problems))
 	}
@@ -243,7 +264,8 @@ func TestDefaults(t *testing.T) {
 
 func TestAliasesAndMergeKeys(t *testing.T) {
 	text := "domain: d\ndescriptors:\n  - key: a\n    rate_limit: &base { unit: second, requests_per_unit: 5 }\n" +
-		"  - key: b\n    rate_limit: *base\n  - key: c\n    rate_limit: { <<: *base, requests_per_unit: 7 }\n  - key: e\n    rate_limit: { <<: [*base, { name: x, unit: day }] }\n"
+		"  - key: b\n    rate_limit: *base\n  - key: c\n    rate_limit: { <<: *base, requests_per_unit: 7 }\n" +
+		"  - key: e\n    rate_limit: { <<: [*base, { name: x, unit: day }] }\n"
 	d, problems := Decode("a.yaml", []byte(text))
 	if len(problems) > 0 {
 		t.Fatal(FormatProblems(problems))
@@ -257,118 +279,5 @@ func TestAliasesAndMergeKeys(t *testing.T) {
 	}
 	if l := d.Tree[3].Limits[0]; l.Name != "x" || l.Unit != descriptors.Second {
 		t.Errorf("merged limit is %+v, want the name of the second map and the unit of the first", l)
-	}
-}
-
-// TestGuards holds the bounds that keep a hostile file from taking the program down.
-func TestGuards(t *testing.T) {
-	for name, c := range map[string]struct{ text, says string }{
-		"empty":         {"", "empty"},
-		"large":         {"domain: d # " + strings.Repeat("x", 4<<20), "more than 4 MiB"},
-		"not UTF-8":     {"domain: d\nrules: \xff\n", "2:8: this byte is not UTF-8"},
-		"control byte":  {"domain: d\n# \x00\n", "2:3: a control character"},
-		"deep brackets": {"domain: " + strings.Repeat("[", 100_000), "1:1:"},
-		"many problems": {"domain: d\n" + strings.Repeat("? [x]\n", 3000), "there are more problems"},
-		"C1 control":    {"domain: d\n# \u0090\n", "2:3: a control character"},
-		"wide alias":    {"domain: d\ndescriptors: &a [" + strings.Repeat("{},", 60_000) + "]\nrules: *a\nusers: *a\n", "aliases repeat"},
-	} {
-		_, problems := Decode("a.yaml", []byte(c.text))
-		text := FormatProblems(problems)
-		if !strings.Contains(text, c.says) {
-			t.Errorf("%s: %.200q does not say %q", name, text, c.says)
-		}
-		if len(problems) > maxProblems {
-			t.Errorf("%s: %d problems, want at most %d", name, len(problems), maxProblems)
-		}
-	}
-}
-
-// TestCutAtEveryByte holds that a file cut anywhere is refused, or means what is left of its text: all that it decodes to
-// is the beginning of what the whole file does.
-func TestCutAtEveryByte(t *testing.T) {
-	const file = "testdata/cut.yaml"
-	text := readFile(t, file)
-	whole, _ := Decode(file, text)
-	accepted := 0
-	for size := range text {
-		d, problems := Decode(file, text[:size])
-		if len(problems) > 0 {
-			continue
-		}
-		accepted++
-		if !strings.HasPrefix(whole.Name, d.Name) {
-			t.Errorf("cut at %d: domain %q", size, d.Name)
-		}
-		if len(d.Rules) > len(whole.Rules) || len(d.Tree) > len(whole.Tree) {
-			t.Errorf("cut at %d: %d rules and %d nodes, more than there are", size, len(d.Rules), len(d.Tree))
-		}
-		for i := range len(d.Rules) - 1 { // the last one may be cut itself
-			if !reflect.DeepEqual(d.Rules[i], whole.Rules[i]) {
-				t.Errorf("cut at %d: rule %d differs from that of the whole file", size, i)
-			}
-		}
-	}
-	if accepted == 0 || accepted == len(text) {
-		t.Errorf("%d of %d cuts are accepted, want some and not all", accepted, len(text))
-	}
-}
-
-func TestFormatProblems(t *testing.T) {
-	got := FormatProblems([]descriptors.Problem{
-		{Pos: descriptors.Pos{File: "a.yaml", Line: 3, Column: 5}, Text: "wrong"},
-		{Pos: descriptors.Pos{File: "a.yaml", Line: 4, Column: 1}, Text: "odd", Warning: true},
-		{Pos: descriptors.Pos{File: "b.yaml"}, Text: "gone"},
-	})
-	expected := "a.yaml:3:5: wrong\na.yaml:4:1: warning: odd\nb.yaml: gone\n"
-	if got != expected {
-		t.Errorf("got %q, want %q", got, expected)
-	}
-}
-
-// FuzzDecode holds that no text makes the decoder panic, or say nothing about a domain without a name.
-func FuzzDecode(f *testing.F) {
-	f.Add(readFile(f, full))
-	bad, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range bad {
-		f.Add(readFile(f, file))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		d, problems := Decode("a.yaml", text)
-		broken := slices.ContainsFunc(problems, isError)
-		if !broken && d.Name == "" {
-			t.Error("a file without a domain has no error")
-		}
-		for _, p := range problems {
-			if p.Line < 1 || p.Column < 1 || p.Text == "" || p.File != "a.yaml" {
-				t.Errorf("problem without a place or a text: %+v", p)
-			}
-		}
-		if !broken {
-			descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
-		}
-	})
-}
-
-// TestAFileFullOfProblemsIsNotReadToItsEnd: looking for what was meant costs time, and only the first problems are
-// shown.
-func TestAFileFullOfProblemsIsNotReadToItsEnd(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("domain: shop\nrules:\n")
-	for i := range 3 * maxProblems {
-		fmt.Fprintf(&text, "  - { name: r%d, unknown_key_%d: 1, scope: user, limit: 5/1m }\n", i, i)
-	}
-	for i := range 100_000 {
-		fmt.Fprintf(&text, "unknown_top_%d: 1\n", i)
-	}
-	d := decode("rules.yaml", []byte(text.String()))
-	if len(d.problems) != maxProblems || d.errors > maxProblems {
-		t.Errorf("%d problems and %d errors were found, want %d", len(d.problems), d.errors, maxProblems)
-	}
-	last := d.problems[len(d.problems)-1]
-	if last.Warning || last.Text != "there are more problems; these come first" {
-		t.Errorf("the last problem is %+v", last)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
+var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth,
+	descriptors.HeadersNone)
 
-// attributeNames are what a descriptor's entry can say about a request.
+// attributeNames are the facts about a request that a descriptor's entry can hold.
 var attributeNames = func() map[string]string {
 	table := map[string]string{}
 	for _, name := range descriptors.AttributeNames() {
@@ -21,8 +22,7 @@ var attributeNames = func() map[string]string {
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
 
-// root reads the top level of a file. Sections may be empty: a list whose items are all commented out says
-// nothing wrong.
+// root reads the top level of a file. Sections may be empty: a list whose items are all commented out is fine.
 func (d *decoder) root(n *node) {
 	to := &d.domain
 	ok := d.object(n, map[string]reader{
@@ -71,7 +71,8 @@ func (d *decoder) timezone(n *node) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC", clip(name))
+		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC",
+			clip(name))
 		return
 	}
 	d.domain.Timezone = zone
@@ -137,7 +138,8 @@ func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, bur
 	return func() {
 		for _, l := range *limits {
 			if at != nil && !l.Unlimited && !l.Algorithm.HasBurst() {
-				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
+				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two",
+					l.Algorithm)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// FilesConfig says where rule files are and how closely they are watched. Path or RuntimeRoot must be given.
+// FilesConfig sets where rule files are and how closely they are watched. Path or RuntimeRoot must be given.
 type FilesConfig struct {
 	Path string // a rule file, or a folder whose .yaml and .yml files are read; goes before RuntimeRoot
 
@@ -18,11 +18,12 @@ type FilesConfig struct {
 	RuntimeSubdirectory string
 	RuntimeAppDirectory string // "config" unless given
 	IgnoreDotFiles      bool   // under RuntimeRoot; names that begin with two dots are never read
-	WatchRoot           bool   // as in the reference server; both kinds of change are always seen, so it changes nothing
+	// as in the reference server; both kinds of change are always seen, so it changes nothing
+	WatchRoot bool
 
 	MergeDomains bool                       // several files may add to one domain
 	Published    func() ([]Document, error) // reads the documents that are published; nil: none are
-	SpareDenied  bool                       // domains that do not say charge_denied have it false
+	SpareDenied  bool                       // domains without charge_denied have it false
 	Compile      descriptors.Options        // for descriptors.Compile
 
 	// Guard runs each look at the files and the documents, and may recover from a panic. Nil: it does not.
@@ -52,7 +53,8 @@ func NewFiles(cfg FilesConfig) *Files {
 	setDefault(&cfg.Settle, 100*time.Millisecond)
 	setDefault(&cfg.Poll, 30*time.Second)
 	setDefault(&cfg.Retry, time.Second)
-	return &Files{cfg: cfg, reload: make(chan struct{}, 1), look: make(chan struct{}, 1), published: published{read: cfg.Published}}
+	return &Files{cfg: cfg, reload: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		published: published{read: cfg.Published}}
 }
 
 func setDefault(to *time.Duration, value time.Duration) {
@@ -77,8 +79,9 @@ func (f *Files) Look() {
 	}
 }
 
-// Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It returns
-// nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files at all.
+// Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It
+// returns nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files
+// at all.
 func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
 	if f.root() == "" && f.cfg.Published == nil {
 		return errors.New("rules: neither a path nor a runtime root is given")
@@ -86,7 +89,7 @@ func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
 	n := newNotifier()
 	defer n.close()
 	w := &watch{files: f, notifier: n, publish: publish}
-	w.run(ctx)
+	w.loop(ctx)
 	return nil
 }
 
@@ -111,7 +114,7 @@ type watch struct {
 	since   time.Time // of the first change not yet read; zero: none
 }
 
-func (w *watch) run(ctx context.Context) {
+func (w *watch) loop(ctx context.Context) {
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
 	defer settle.Stop()
@@ -140,7 +143,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// pause is how long to wait before files are read without having heard of a change.
+// pause is how long to wait before files are read without an event.
 func (w *watch) pause() time.Duration {
 	if w.failing || w.notifier.broken != nil {
 		return w.files.cfg.Retry
@@ -185,7 +188,8 @@ func (w *watch) refresh(settle *time.Timer) {
 	if broken := w.notifier.broken; broken != nil {
 		load.Problems = append(load.Problems, descriptors.Problem{
 			Pos: descriptors.Pos{File: w.files.root()}, Warning: true,
-			Text: fmt.Sprintf("not all changes can be watched, so files are read every %v: %v", w.files.cfg.Retry, broken),
+			Text: fmt.Sprintf("not all changes can be watched, so files are read every %v: %v", w.files.cfg.Retry,
+				broken),
 		})
 	}
 	w.publish(load)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,7 +68,9 @@ func (f *follower) until(what string, ok func(Load) bool) Load {
 // untilDomains waits for a good load of exactly these domains.
 func (f *follower) untilDomains(domains ...string) {
 	f.t.Helper()
-	f.until(fmt.Sprintf("domains %q", domains), func(l Load) bool { return l.Set != nil && slices.Equal(l.Set.Domains(), domains) })
+	f.until(fmt.Sprintf("domains %q", domains), func(l Load) bool {
+		return l.Set != nil && slices.Equal(l.Set.Domains(), domains)
+	})
 }
 
 // untilRejected waits for a load that was refused with a text.
@@ -78,15 +82,8 @@ func (f *follower) untilRejected(says string) {
 func write(t *testing.T, text string, path ...string) {
 	t.Helper()
 	file := filepath.Join(path...)
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte(text), 0o644))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 func domain(name string) string { return "domain: " + name + "\n" }
@@ -101,10 +98,10 @@ func TestAFileIsWatched(t *testing.T) {
 	f.untilDomains("two")
 
 	write(t, domain("three"), file+".new")
-	must(t, os.Rename(file+".new", file))
+	must.Do(t, os.Rename(file+".new", file))
 	f.untilDomains("three")
 
-	must(t, os.Remove(file))
+	must.Do(t, os.Remove(file))
 	f.untilRejected("no such file")
 
 	write(t, domain("four"), file)
@@ -117,17 +114,17 @@ func TestAFolderIsWatched(t *testing.T) {
 	write(t, "not: [yaml", dir, "notes.txt")
 	write(t, "not: [yaml", dir, ".hidden.yaml")
 	write(t, "not: [yaml", dir, "sub", "deep.yaml")
-	must(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o755))
 	f := follow(t, FilesConfig{Path: dir})
 	f.untilDomains("a")
 
 	write(t, domain("b"), dir, "b.yml")
 	f.untilDomains("a", "b")
 
-	must(t, os.Rename(filepath.Join(dir, "b.yml"), filepath.Join(dir, "b.off")))
+	must.Do(t, os.Rename(filepath.Join(dir, "b.yml"), filepath.Join(dir, "b.off")))
 	f.untilDomains("a")
 
-	must(t, os.Symlink(filepath.Join(dir, "b.off"), filepath.Join(dir, "c.yaml")))
+	must.Do(t, os.Symlink(filepath.Join(dir, "b.off"), filepath.Join(dir, "c.yaml")))
 	f.untilDomains("a", "b")
 
 	write(t, domain("linked"), dir, "b.off")
@@ -142,7 +139,8 @@ func TestOneBadFileRefusesAll(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir})
 	load := f.until("problems", Load.Rejected)
 	got := FormatProblems(load.Problems)
-	for _, says := range []string{"b.yaml:2:1: unknown key \"rule\"; did you mean \"rules\"?", "c.yaml:3:5: rule \"x\" has no limit"} {
+	for _, says := range []string{"b.yaml:2:1: unknown key \"rule\"; did you mean \"rules\"?",
+		"c.yaml:3:5: rule \"x\" has no limit"} {
 		if !strings.Contains(got, filepath.Join(dir, says)) {
 			t.Errorf("%q is not among the problems:\n%s", says, got)
 		}
@@ -170,7 +168,7 @@ func TestTheSameContentIsPublishedOnce(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir})
 	f.untilDomains("a")
 	write(t, domain("a"), dir, "a.yaml")
-	must(t, os.Chmod(filepath.Join(dir, "a.yaml"), 0o600))
+	must.Do(t, os.Chmod(filepath.Join(dir, "a.yaml"), 0o600))
 	write(t, "no rules", dir, "notes.txt")
 	write(t, domain("b"), dir, "b.yaml")
 	load := f.until("anything", func(Load) bool { return true })
@@ -183,8 +181,8 @@ func TestAMissingFolderIsAwaited(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet", "there")
 	f := follow(t, FilesConfig{Path: dir, Retry: 20 * time.Millisecond})
 	f.untilRejected(dir)
-	must(t, os.MkdirAll(dir, 0o755))
-	f.untilRejected("no rule file")
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	f.untilRejected("must hold a rule file")
 	write(t, domain("a"), dir, "a.yaml")
 	f.untilDomains("a")
 }
@@ -197,7 +195,7 @@ func TestAFolderIsDeletedAndMadeAgain(t *testing.T) {
 		name := fmt.Sprintf("d%d", i)
 		write(t, domain(name), dir, "a.yaml")
 		f.untilDomains(name)
-		must(t, os.RemoveAll(dir))
+		must.Do(t, os.RemoveAll(dir))
 		f.untilRejected(dir)
 	}
 }
@@ -209,7 +207,7 @@ func TestAFolderThatIsMadeAgainIsWatched(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir, Settle: 50 * time.Millisecond, Poll: time.Hour})
 	f.untilDomains("a")
 	for i := range 5 {
-		must(t, os.RemoveAll(dir))
+		must.Do(t, os.RemoveAll(dir))
 		write(t, domain(fmt.Sprintf("made%d", i)), dir, "a.yaml")
 		f.untilDomains(fmt.Sprintf("made%d", i))
 		write(t, domain(fmt.Sprintf("changed%d", i)), dir, "a.yaml")
@@ -224,8 +222,8 @@ func TestAFolderIsSwappedForAnother(t *testing.T) {
 	write(t, domain("new"), top, "next", "a.yaml")
 	f := follow(t, FilesConfig{Path: dir})
 	f.untilDomains("old")
-	must(t, os.Rename(dir, filepath.Join(top, "before")))
-	must(t, os.Rename(filepath.Join(top, "next"), dir))
+	must.Do(t, os.Rename(dir, filepath.Join(top, "before")))
+	must.Do(t, os.Rename(filepath.Join(top, "next"), dir))
 	f.untilDomains("new")
 	write(t, domain("newer"), dir, "a.yaml")
 	f.untilDomains("newer")
@@ -262,7 +260,7 @@ func TestTwoHundredBrokenFiles(t *testing.T) {
 			t.Errorf("broken file %d has no error:\n%.300s", i, text)
 		}
 	}
-	must(t, os.Remove(filepath.Join(dir, "bad.yaml")))
+	must.Do(t, os.Remove(filepath.Join(dir, "bad.yaml")))
 	if load := f.Load(); load.Rejected() {
 		t.Errorf("the good file alone is refused: %s", load.Text())
 	}
@@ -273,7 +271,7 @@ func brokenTexts(t *testing.T) []string {
 	t.Helper()
 	var texts []string
 	files, err := filepath.Glob("testdata/bad/*.yaml")
-	must(t, err)
+	must.Do(t, err)
 	for _, file := range files {
 		texts = append(texts, string(readFile(t, file)))
 	}

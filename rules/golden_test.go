@@ -10,27 +10,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 var update = flag.Bool("update", false, "write the problems that were found into the files of testdata/bad")
 
 const want = "# want: "
 
-// TestBadFiles decodes each file of testdata/bad, whose first lines say which problems it has.
+// TestBadFiles decodes each file of testdata/bad, whose first lines list its problems.
 func TestBadFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/bad/*.yaml"))(t)
 	if len(files) < 60 {
 		t.Fatalf("%d bad files, want at least 60", len(files))
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			expected, body := expectations(string(text))
 			if *update {
 				rewrite(t, file, body)
@@ -76,8 +71,5 @@ func rewrite(t *testing.T, file, body string) {
 	head := strings.Repeat(want+"\n", len(problems))
 	_, problems = Decode(file, []byte(head+body))
 	head = want + strings.Join(brief(problems), "\n"+want) + "\n"
-	err := os.WriteFile(file, []byte(head+body), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(head+body), 0o644))
 }

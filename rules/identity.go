@@ -41,8 +41,9 @@ func (d *decoder) identity(n *node) {
 	}
 }
 
-// order settles what is asked and says what never is. Without an order, what has a section is asked, and ip; a
-// certificate's principal, which needs no section, only where the order names it: in a mesh it may be the gateway's.
+// order reads which evidence is used, and returns the sections that are not. Without an order, what has a section is
+// asked, and ip; a certificate's principal, which needs no section, only where the order names it: in a mesh it may be
+// the gateway's.
 func (d *decoder) order(n *node, to *identity.Config) {
 	given := n.get("order")
 	for _, section := range []struct {
@@ -55,7 +56,8 @@ func (d *decoder) order(n *node, to *identity.Config) {
 		case given == nil:
 			to.Order = append(to.Order, kind)
 		case !slices.Contains(to.Order, kind):
-			d.warn(given, "order does not name %s, so %s is never asked; add it, or remove the section", section.word, section.key)
+			d.warn(given, "order does not name %s, so %s is never asked; add it, or remove the section", section.word,
+				section.key)
 		}
 	}
 	if given == nil {
@@ -70,7 +72,8 @@ func (d *decoder) unproved(order *node, word, section string) {
 	}
 	for _, item := range order.items {
 		if item.text == word {
-			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section `%s`, or remove %s here",
+			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section "+
+				"`%s`, or remove %s here",
 				word, section, section, word)
 			return
 		}
@@ -95,8 +98,8 @@ func oneEach[T any](d *decoder, to *[]T, words map[string]T) reader {
 	}
 }
 
-// issuer makes a reader for one issuer of tokens. Where it names no algorithms, all that are safe are accepted: which of
-// them can verify is up to its keys.
+// issuer makes a reader for one issuer of tokens. Where it names no algorithms, all that are safe are accepted: which
+// of them can verify is up to its keys.
 func (d *decoder) issuer(all *[]identity.Issuer) reader {
 	return func(n *node) {
 		to := identity.Issuer{UserClaim: defaultUserClaim}
@@ -133,7 +136,8 @@ func (d *decoder) signatures(to *[]string) reader {
 	return func(n *node) {
 		for _, item := range n.items {
 			if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
-				d.fail(item, "%s is refused: every client that knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
+				d.fail(item, "%s is refused: every client that knows the public keys could sign with it; use RS256, "+
+					"ES256 or EdDSA", clip(item.text))
 				return
 			}
 		}
@@ -141,7 +145,7 @@ func (d *decoder) signatures(to *[]string) reader {
 	}
 }
 
-// keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
+// keySet reads where a key set is: a URL, or the absolute path of a file, which then is not a rule file.
 func (d *decoder) keySet(n *node) string {
 	if n.describes(scalar) {
 		n.accept(matching("file:.+|https://.+"))
@@ -157,7 +161,7 @@ func (d *decoder) keySet(n *node) string {
 	}
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "https" || at.Host == "" {
-		d.fail(n, "jwks: %q is no place of a key set; write file:jwks.json or https://host/path", clip(text))
+		d.fail(n, "jwks: %q must be the place of a key set, such as file:jwks.json or https://host/path", clip(text))
 	}
 	return text
 }
@@ -204,7 +208,8 @@ func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, 
 			d.fail(n, "the id %q stands here twice; give each key its own", clip(key.ID))
 		}
 		if other, twice := digests[key.SHA256]; twice && key.SHA256 != [32]byte{} {
-			d.fail(n, "%q has the same sha256 as %q, and the two could not be told apart; remove one", clip(key.ID), clip(other))
+			d.fail(n, "%q has the same sha256 as %q, and the two could not be told apart; remove one", clip(key.ID),
+				clip(other))
 		}
 	})
 	ids[key.ID], digests[key.SHA256] = true, key.ID

@@ -57,7 +57,7 @@ func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 	var err error
 	to.Window, err = parseDuration(window)
 	if _, calendar := calendarUnits[window]; calendar {
-		err = fmt.Errorf("%s stands in a map; write { count: %s, per: %s }", window, count, window)
+		err = fmt.Errorf("%s must be written as a map here: { count: %s, per: %s }", window, count, window)
 	}
 	if err != nil {
 		d.fail(n, "%s: %v", n.label, err)
@@ -82,11 +82,11 @@ func (d *decoder) lease(to *descriptors.Lease) reader {
 func (d *decoder) badShortLimit(n *node) {
 	switch _, err := parseCount(n.text); {
 	case err == nil:
-		d.fail(n, "%s: %s has no window; write %s/1m, say", n.label, n.text, n.text)
+		d.fail(n, "%s: %s must have a window, such as %s/1m", n.label, n.text, n.text)
 	case distance(normal(n.text), unlimited) <= tolerance(unlimited):
 		d.fail(n, "%s: unknown limit %q; did you mean %q?", n.label, clip(n.text), unlimited)
 	default:
-		d.fail(n, "%s: %q is no limit; write count/duration, such as 100/1m, or unlimited", n.label, clip(n.text))
+		d.fail(n, "%s: %q must be a limit: count/duration, such as 100/1m, or unlimited", n.label, clip(n.text))
 	}
 }
 
@@ -94,7 +94,7 @@ func (d *decoder) badShortLimit(n *node) {
 func (d *decoder) shortCount(n *node, text string) (int64, bool) {
 	count, err := parseCount(text)
 	if errors.Is(err, errCount) {
-		d.fail(n, "%s: %q is no count; write a whole number, such as 100 or 1_000", n.label, clip(text))
+		d.fail(n, "%s: %q must be a whole number, such as 100 or 1_000", n.label, clip(text))
 		return 0, false
 	}
 	if err != nil || count > limit.MaxCount {
@@ -256,16 +256,16 @@ func (d *decoder) treeWindow(n *node, at treeKeys, length time.Duration, to *des
 	}
 }
 
-// alone refuses what says nothing beside unlimited.
+// alone refuses keys that mean nothing beside unlimited.
 func (d *decoder) alone(at treeKeys) {
 	for _, n := range []*node{at.unit, at.per, at.multiplier} {
 		if n != nil {
-			d.fail(n, "%s has no meaning beside unlimited; remove one of the two", n.label)
+			d.fail(n, "%s means nothing beside unlimited; remove one of the two", n.label)
 		}
 	}
 }
 
-// perAlone refuses what says the same as per.
+// perAlone refuses keys that repeat per.
 func (d *decoder) perAlone(at treeKeys) {
 	if at.unit != nil {
 		d.fail(at.per, "per stands in place of unit; remove one of the two")

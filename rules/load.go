@@ -15,8 +15,8 @@ func (f *Files) Load() Load {
 	return f.compile(snap.sources, nil)
 }
 
-// Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is read once. It does
-// not look at the paths of cfg.
+// Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is
+// read once. It does not look at the paths of cfg.
 func Read(cfg FilesConfig, paths ...string) Load {
 	var all []source
 	for _, path := range paths {
@@ -47,5 +47,5 @@ func (l Load) Text() string {
 // ParseDuration reads a duration as rule files write it. Zero is an error.
 func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
 
-// Suggest returns what to do about a word that is none of the known ones: the nearest one, else all of them.
+// Suggest returns what to do about an unknown word: the nearest one, else all of them.
 func Suggest(word string, known []string) string { return suggest(word, known) }

@@ -43,8 +43,8 @@ func (f *Files) compile(sources []source, documents map[string]Document) Load {
 	return Load{Set: set, Problems: arrange(problems), Files: read, Hash: fingerprint(files, set), Published: merged}
 }
 
-// fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are not
-// in it, so that it is the same wherever they are mounted.
+// fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are
+// not in it, so that it is the same wherever they are mounted.
 func fingerprint(files []*decoder, set *descriptors.Set) string {
 	sum := sha256.New()
 	for _, d := range files {
@@ -86,8 +86,8 @@ func decodeSource(s source) *decoder {
 	return d
 }
 
-// join makes one list of domains of all files. Files of one domain are merged when that is asked for: their lists follow
-// each other in the order of the file names, and what is no list may stand in one of them only.
+// join makes one list of domains of all files. Files of one domain are merged when that is asked for: their lists
+// follow each other in the order of the file names, and a key that is not a list may be in one of them only.
 func join(files []*decoder, merge bool) (domains []descriptors.Domain, clashes []descriptors.Problem) {
 	var all []*joined
 	known := map[string]*joined{}
@@ -114,7 +114,7 @@ type joined struct {
 	given  map[string]descriptors.Pos // the keys that were given so far, and where
 }
 
-// merge adds what another file says about the domain, and returns what clashes.
+// merge adds another file's part of the domain, and returns the conflicts.
 func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	to, from := &j.domain, &d.domain
 	for _, key := range sorted(settings) {
@@ -136,7 +136,7 @@ func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	return append(clashes, mergeAccounts(&to.Tenants, from.Tenants)...)
 }
 
-// settings are the keys of the top level that are no lists, each with what copies it.
+// settings are the keys of the top level that are not lists, each with what copies it.
 var settings = map[string]func(to, from *descriptors.Domain){
 	"charge_denied": func(to, from *descriptors.Domain) { to.ChargeDenied = from.ChargeDenied },
 	"co_locate":     func(to, from *descriptors.Domain) { to.CoLocate = from.CoLocate },
@@ -152,7 +152,7 @@ var settings = map[string]func(to, from *descriptors.Domain){
 	},
 }
 
-// mergeAccounts adds users or tenants of another file, each of which may stand in one file only.
+// mergeAccounts adds users or tenants of another file, each of which may be in one file only.
 func mergeAccounts(to *[]descriptors.Account, from []descriptors.Account) (clashes []descriptors.Problem) {
 	there := make(map[string]descriptors.Pos, len(*to))
 	for _, account := range *to {

@@ -16,8 +16,10 @@ func TestOneMistakeHidesNoOther(t *testing.T) {
 		"  - d\n"
 	load := new(Files).compile([]source{{path: "a.yaml", text: []byte(text)}}, nil)
 	want := []string{
-		`3:5: rule "a" has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or tier, or a list`,
-		`4:12: limit: "1x" is no duration; write a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m or 7d`,
+		`3:5: rule "a" has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or ` +
+			`tier, or a list`,
+		`4:12: limit: "1x" must be a duration: a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m ` +
+			`or 7d`,
 		`5:5: duplicate rule name "a", which a.yaml:3:5 has already: rename one of them`,
 		`5:52: priority wants a whole number, not the text "high"`,
 		`6:50: cost is 0; it must be between 1 and 9007199254740992`,

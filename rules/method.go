@@ -6,9 +6,10 @@ import (
 )
 
 // methods are those of HTTP and WebDAV that have a registration. Others are allowed, and hardly ever meant.
-var methods = strings.Fields(`ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY
-	MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT
-	SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL`)
+var methods = strings.Fields(
+	`ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY
+	MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PROPFIND PROPPATCH PURGE PUT
+	QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL`)
 
 // methods makes a reader for methods, in any case.
 func (d *decoder) methods(to *[]string) reader {
@@ -55,7 +56,7 @@ func (d *decoder) checkMethod(n *node, method string) {
 	near := nearest(method, usual)
 	switch {
 	case method == "*" || method == "ANY" || method == "ALL":
-		d.warn(n, "%q is no method; remove methods to match every one", clip(n.text))
+		d.warn(n, "%q is not a method; remove methods to match every one", clip(n.text))
 	case near != "":
 		d.warn(n, "unknown method %q; did you mean %q?", clip(n.text), near)
 	default:

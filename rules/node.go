@@ -39,7 +39,7 @@ type node struct {
 // field is one key of a mapping with its value.
 type field struct{ key, value *node }
 
-// isNull says whether nothing was written.
+// isNull reports whether nothing was written.
 func (n *node) isNull() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // isNumber reports whether a number was written, without quotes.
@@ -55,7 +55,7 @@ type resolver struct {
 	failed   bool                 // the file is not worth decoding further
 }
 
-// resolve returns the node, or one that stands for nothing where that is impossible.
+// resolve returns the node behind an alias, or an empty one if that is impossible.
 func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 	n := &node{line: y.Line, column: y.Column, label: label, tag: "!!null", size: 1, height: 1}
 	if r.failed {
@@ -76,7 +76,7 @@ func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 	case yaml.SequenceNode:
 		n.kind, n.tag = list, y.ShortTag()
 		for _, item := range y.Content {
-			n.add(r.resolve(item, label, depth+1))
+			n.appendItem(r.resolve(item, label, depth+1))
 		}
 	case yaml.MappingNode:
 		n.kind, n.tag = mapping, y.ShortTag()
@@ -89,8 +89,8 @@ func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 	return n
 }
 
-// add puts a resolved item into a list.
-func (n *node) add(item *node) {
+// appendItem puts a resolved item into a list.
+func (n *node) appendItem(item *node) {
 	item.item = true
 	n.items = append(n.items, item)
 	n.grow(item)

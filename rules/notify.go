@@ -75,7 +75,7 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
 
-// notifier hears of changes in folders. Without a watcher it hears nothing.
+// notifier receives the changes in folders. Without a watcher it receives nothing.
 type notifier struct {
 	watcher *fsnotify.Watcher
 	events  chan fsnotify.Event
@@ -91,7 +91,8 @@ func newNotifier() *notifier {
 	if err != nil {
 		return &notifier{broken: fmt.Errorf("starting to watch files: %w", err)}
 	}
-	return &notifier{watcher: watcher, events: watcher.Events, errors: watcher.Errors, watched: map[string]os.FileInfo{}}
+	return &notifier{watcher: watcher, events: watcher.Events, errors: watcher.Errors,
+		watched: map[string]os.FileInfo{}}
 }
 
 func (n *notifier) close() {
@@ -138,11 +139,12 @@ func (n *notifier) watch(folder string) {
 	}
 }
 
-// concerns says whether an event may have changed which files there are, or what they hold.
+// concerns reports whether an event may have changed which files there are, or what they hold.
 func (n *notifier) concerns(event fsnotify.Event) bool {
 	if _, folder := n.places[event.Name]; folder { // a watched folder itself was moved or removed
 		if event.Has(fsnotify.Remove | fsnotify.Rename) {
-			delete(n.watched, event.Name) // its watch is gone, and the next folder of that name may look like the same one: it may get its inode
+			// its watch is gone, and the next folder of that name may look like the same one: it may get its inode
+			delete(n.watched, event.Name)
 		}
 		return true
 	}

@@ -49,7 +49,8 @@ type published struct {
 	good map[string]Document        // of each domain the newest that compiled
 }
 
-// refresh reads the documents. A domain that Redis no longer has keeps its document, so that a flushed Redis takes no rules away.
+// refresh reads the documents. A domain that Redis no longer has keeps its document, so that a flushed Redis takes no
+// rules away.
 func (p *published) refresh() error {
 	if p.read == nil {
 		return nil
@@ -67,7 +68,8 @@ func (p *published) refresh() error {
 	return nil
 }
 
-// lack is why there are no rules where there are no files, or nil where there are some. unread is why the documents could not be read.
+// lack is why rules are missing if files are missing, or nil if there are some. unread is why the documents could not
+// be read.
 func (p *published) lack(unread error) error {
 	switch {
 	case len(p.seen) > 0:
@@ -87,7 +89,8 @@ func (d *Document) sources() []source {
 	return all
 }
 
-// compileAll compiles the files with the published documents. Where a document does not compile, the one before it stays.
+// compileAll compiles the files with the published documents. Where a document does not compile, the one before it
+// stays.
 func (f *Files) compileAll(sources []source) Load {
 	p := &f.published
 	load := f.compile(sources, p.seen)
@@ -121,9 +124,10 @@ func (f *Files) compileAll(sources []source) Load {
 	return load
 }
 
-// overlay lays documents over the domains of the files: settings and tables that a document has take the place of those of the files,
-// rules and accounts by name.
-func (f *Files) overlay(domains []descriptors.Domain, documents map[string]Document) (all []descriptors.Domain, decoded []*decoder, merged []Merged) {
+// overlay lays documents over the domains of the files: settings and tables that a document has take the place of those
+// of the files, rules and accounts by name.
+func (f *Files) overlay(domains []descriptors.Domain, documents map[string]Document) (all []descriptors.Domain,
+	decoded []*decoder, merged []Merged) {
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		document := documents[name]
 		if document.Withdrawn {
@@ -155,13 +159,15 @@ func (f *Files) overlay(domains []descriptors.Domain, documents map[string]Docum
 // checkPublished reports what a published document must not be.
 func (d *decoder) checkPublished(domain string, of *Document) {
 	if d.usable() && d.domain.Name != domain {
-		d.report(1, 1, fmt.Sprintf("the rules are published for the domain %q and name the domain %q; make the two the same", clip(domain), clip(d.domain.Name)), false)
+		d.report(1, 1, fmt.Sprintf("the rules are published for the domain %q and name the domain %q; make the two "+
+			"the same", clip(domain), clip(d.domain.Name)), false)
 	}
 	if of.Hash != HashText(of.Text) {
 		d.report(0, 0, "the hash is not that of the text; publish the rules again", false)
 	}
 	for _, name := range d.names {
-		d.report(0, 0, fmt.Sprintf("published rules name the file %q, which sidecars need not have; use an https URL", clip(name)), false)
+		d.report(0, 0, fmt.Sprintf("published rules name the file %q, which sidecars need not have; use an https URL",
+			clip(name)), false)
 	}
 }
 
@@ -185,8 +191,8 @@ func lay(to *descriptors.Domain, d *decoder) (replaced []string) {
 	return replaced
 }
 
-// over returns a list in which items take the place of those of the same name, and others are added. It returns the names that were there.
-// A name that is in items twice is added twice, for the compiler to refuse.
+// over returns a list in which items take the place of those of the same name, and others are added. It returns the
+// names that were there. A name that is in items twice is added twice, for the compiler to refuse.
 func over[T any](list, items []T, name func(*T) string) (all []T, replaced []string) {
 	all = slices.Clone(list)
 	places := map[string]int{}
@@ -214,7 +220,9 @@ func CheckPublished(cfg FilesConfig, document Document) Load {
 
 // addTo adds the documents to a digest.
 func (p *published) addTo(add func(text []byte)) {
-	documents := slices.SortedFunc(maps.Values(p.seen), func(a, b Document) int { return cmp.Compare(a.Domain, b.Domain) })
+	documents := slices.SortedFunc(maps.Values(p.seen), func(a, b Document) int {
+		return cmp.Compare(a.Domain, b.Domain)
+	})
 	for _, d := range documents {
 		add(fmt.Appendf(nil, "%s %d %d %s", d.Domain, d.Version, d.Publication, d.Hash))
 		add([]byte(d.Text))

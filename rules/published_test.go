@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // shelf is what is published, and what a Files made of it.
@@ -32,10 +34,7 @@ func newShelf(t *testing.T, text string, documents ...Document) *shelf {
 	}}
 	if text != "" {
 		cfg.Path = filepath.Join(t.TempDir(), "rules.yaml")
-		err := os.WriteFile(cfg.Path, []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.Path, []byte(text), 0o600))
 	}
 	s.files = NewFiles(cfg)
 	ctx, stop := context.WithCancel(context.Background())
@@ -67,10 +66,12 @@ func dump(l Load) string {
 	return b.String()
 }
 
-const inFile = "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n  - { name: b, scope: ip, limit: 2/1m }\n"
+const inFile = "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n" +
+	"  - { name: b, scope: ip, limit: 2/1m }\n"
 
 func TestPublishedRulesLieOverFiles(t *testing.T) {
-	s := newShelf(t, inFile, document(7, "domain: shop\nrules:\n  - { name: b, scope: ip, limit: 30/1m }\n  - { name: c, scope: tenant, limit: 40/1m }\n"))
+	s := newShelf(t, inFile, document(7, "domain: shop\nrules:\n  - { name: b, scope: ip, limit: 30/1m }\n"+
+		"  - { name: c, scope: tenant, limit: 40/1m }\n"))
 	l := <-s.loads
 	if l.Set == nil || len(l.Published) != 1 {
 		t.Fatalf("the load is refused: %s", l.Text())
@@ -89,7 +90,8 @@ func TestABadDocumentLeavesTheOneBefore(t *testing.T) {
 	s := newShelf(t, "", document(1, inFile))
 	first := <-s.loads
 	bad := s.put(document(2, "domain: shop\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n"))
-	if bad.Set == nil || len(bad.Refused) != 1 || bad.Refused[0].Version != 2 || bad.Published[0].Document.Version != 1 {
+	if bad.Set == nil || len(bad.Refused) != 1 || bad.Refused[0].Version != 2 ||
+		bad.Published[0].Document.Version != 1 {
 		t.Fatalf("a bad document: refused %+v, in use %+v", bad.Refused, bad.Published)
 	}
 	if !strings.Contains(bad.Text(), "redis:shop@2:3:") || dump(bad) != dump(first) {
@@ -148,7 +150,8 @@ func TestAWithdrawnDomainHasTheRulesOfTheFilesAlone(t *testing.T) {
 		}
 		load := s.put(Document{Domain: "shop", Publication: 2, Withdrawn: true})
 		if load.Set == nil || len(load.Published) != 0 {
-			t.Fatalf("beside %q: a withdrawn document leaves %d documents, and the problems %v", file, len(load.Published), load.Problems)
+			t.Fatalf("beside %q: a withdrawn document leaves %d documents, and the problems %v", file,
+				len(load.Published), load.Problems)
 		}
 		if has := load.Set.Domain("shop") != nil; has != (file != "") {
 			t.Errorf("beside %q: the domain has rules: %v", file, has)

@@ -5,20 +5,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		err := os.WriteFile(path, []byte(text), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	shop := write("shop.yaml", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
-	twice := write("twice.yml", "domain: shop\nrules:\n  - { name: b, scope: user, match: { methods: [GET] }, limit: 1/1m }\n")
+	twice := write("twice.yml", "domain: shop\nrules:\n  - { name: b, scope: user, match: { methods: [GET] }, "+
+		"limit: 1/1m }\n")
 	edge := write("edge.conf", "domain: edge\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
 
 	load := Read(FilesConfig{}, edge, shop)
@@ -35,6 +35,6 @@ func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 	}
 	load = Read(FilesConfig{}, shop, filepath.Join(folder, "none.yaml"))
 	if load.Err == nil {
-		t.Error("a file that is not there is no error")
+		t.Error("a missing file is accepted")
 	}
 }

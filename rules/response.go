@@ -6,7 +6,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// response makes a reader for what a refused client is told.
+// response makes a reader for the answer to a refused client.
 func (d *decoder) response(to **descriptors.Response) reader {
 	return func(n *node) {
 		r := &descriptors.Response{}
@@ -53,7 +53,7 @@ func (d *decoder) headerName(to *string) reader {
 			return
 		}
 		if !descriptors.Token(text) {
-			d.fail(n, "%q is no header name; use letters, digits and dashes", clip(text))
+			d.fail(n, "%q must be a header name of letters, digits and dashes", clip(text))
 			return
 		}
 		*to = text

@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	actions  = wordsOf(descriptors.Reject, descriptors.Throttle, descriptors.LogOnly, descriptors.Block, descriptors.Allow)
+	actions = wordsOf(descriptors.Reject, descriptors.Throttle, descriptors.LogOnly, descriptors.Block,
+		descriptors.Allow)
 	failures = wordsOf(descriptors.FailLocal, descriptors.FailOpen, descriptors.FailClosed)
 )
 
@@ -52,8 +53,8 @@ func (d *decoder) rule(n *node) {
 	}
 }
 
-// outline is what is kept of a broken rule, so that a name that is taken and a scope that is missing are reported beside
-// what is broken. It has all that a rule needs but these two.
+// outline is what is kept of a broken rule, so that a name that is taken and a scope that is missing are reported
+// beside what is broken. It has all that a rule needs but these two.
 func outline(n *node, broken *descriptors.Rule) descriptors.Rule {
 	rule := descriptors.Rule{Pos: broken.Pos, Name: broken.Name, Disabled: true, Action: descriptors.Allow}
 	limited := n.get("limit") != nil || n.get("limits") != nil
@@ -199,7 +200,8 @@ func (d *decoder) penaltyKeys(n *node, to *descriptors.Penalty, required ...stri
 func (d *decoder) multipliers(to *[]int) reader {
 	return func(n *node) {
 		if len(n.items) > limit.MaxMultipliers {
-			d.fail(n, "multipliers has %d items, of which there are at most %d; the last one repeats anyway", len(n.items), limit.MaxMultipliers)
+			d.fail(n, "multipliers has %d items, of which there are at most %d; the last one repeats anyway",
+				len(n.items), limit.MaxMultipliers)
 			return
 		}
 		d.some(n, func(item *node) {

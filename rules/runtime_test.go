@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// TestRuntimeRoot reads a folder as the reference server does: all regular files below, whatever they are called.
+// TestRuntimeRoot reads a folder as the reference server does: all regular files below, with any name.
 func TestRuntimeRoot(t *testing.T) {
 	root := t.TempDir()
 	app := filepath.Join(root, "limits", "config")
@@ -39,15 +40,15 @@ func TestRuntimeRootIsALink(t *testing.T) {
 	write(t, domain("v1"), top, "v1", "config", "a.yaml")
 	write(t, domain("v2"), top, "v2", "config", "a.yaml")
 	current := filepath.Join(top, "current")
-	must(t, os.Symlink("v1", current))
+	must.Do(t, os.Symlink("v1", current))
 	f := follow(t, FilesConfig{RuntimeRoot: current, WatchRoot: true})
 	f.untilDomains("v1")
-	must(t, os.Symlink("v2", current+".new"))
-	must(t, os.Rename(current+".new", current))
+	must.Do(t, os.Symlink("v2", current+".new"))
+	must.Do(t, os.Rename(current+".new", current))
 	f.untilDomains("v2")
 }
 
-// TestRuntimeVolume holds that a mounted ConfigMap is not read twice, whatever IgnoreDotFiles says.
+// TestRuntimeVolume holds that a mounted ConfigMap is not read twice, with and without IgnoreDotFiles.
 func TestRuntimeVolume(t *testing.T) {
 	root := t.TempDir()
 	v := &volume{t: t, dir: filepath.Join(root, "config")}
@@ -62,7 +63,8 @@ func TestRuntimeVolume(t *testing.T) {
 func TestFilesThatRulesNameAreNoRules(t *testing.T) {
 	root := t.TempDir()
 	app := filepath.Join(root, "config")
-	write(t, "domain: a\nidentity:\n  jwt:\n    - { issuer: https://a, jwks: \"file:keys/jwks.json\" }\n", app, "a.yaml")
+	write(t, "domain: a\nidentity:\n  jwt:\n    - { issuer: https://a, jwks: \"file:keys/jwks.json\" }\n", app,
+		"a.yaml")
 	write(t, `{"keys": []}`, app, "keys", "jwks.json")
 	f := NewFiles(FilesConfig{RuntimeRoot: root})
 	load := f.Load()
@@ -87,15 +89,19 @@ func TestDuplicateDomains(t *testing.T) {
 
 func TestMergeDomains(t *testing.T) {
 	dir := t.TempDir()
-	write(t, "domain: a\nheaders: ietf\nrules:\n  - { name: x, scope: user, limit: 1/1s }\ndescriptors:\n  - key: k\nusers: { bob: { tier: t } }\n", dir, "a.yaml")
-	write(t, "domain: a\ncharge_denied: false\nrules:\n  - { name: y, scope: ip, limit: 1/1s }\ndescriptors:\n  - key: l\nusers: { eve: { tier: t } }\n", dir, "b.yaml")
+	write(t, "domain: a\nheaders: ietf\nrules:\n  - { name: x, scope: user, limit: 1/1s }\ndescriptors:\n"+
+		"  - key: k\nusers: { bob: { tier: t } }\n", dir, "a.yaml")
+	write(t, "domain: a\ncharge_denied: false\nrules:\n  - { name: y, scope: ip, limit: 1/1s }\ndescriptors:\n"+
+		"  - key: l\nusers: { eve: { tier: t } }\n", dir, "b.yaml")
 	f := NewFiles(FilesConfig{Path: dir, MergeDomains: true})
 	if load := f.Load(); load.Rejected() || len(load.Set.Domains()) != 1 {
 		t.Fatalf("merging: %s", load.Text())
 	}
-	write(t, "domain: a\nheaders: none\nrules:\n  - { name: x, scope: ip, limit: 1/1s }\ndescriptors:\n  - key: k\n    descriptors: [{ key: z }]\nusers: { bob: { tier: u } }\n", dir, "c.yaml")
+	write(t, "domain: a\nheaders: none\nrules:\n  - { name: x, scope: ip, limit: 1/1s }\ndescriptors:\n  - key: k\n"+
+		"    descriptors: [{ key: z }]\nusers: { bob: { tier: u } }\n", dir, "c.yaml")
 	text := f.Load().Text()
-	for _, says := range []string{"c.yaml:2:1: headers of domain \"a\" is given in", "c.yaml:4:5: duplicate rule name", "c.yaml:6:5: duplicate descriptor", "c.yaml:8:10: \"bob\" is in"} {
+	for _, says := range []string{"c.yaml:2:1: headers of domain \"a\" is given in", "c.yaml:4:5: duplicate rule name",
+		"c.yaml:6:5: duplicate descriptor", "c.yaml:8:10: \"bob\" is in"} {
 		if !strings.Contains(text, says) {
 			t.Errorf("%q is not among the problems:\n%s", says, text)
 		}
@@ -104,16 +110,20 @@ func TestMergeDomains(t *testing.T) {
 
 func TestMergeTakesTheSettingsOfEachFile(t *testing.T) {
 	a := decode("a.yaml", []byte("domain: a\nheaders: ietf\nattributes: { x: user }\ntimezone: Asia/Tokyo\n"))
-	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nco_locate: true\nreset_format: unix\ncost_header: x-c\non_failure: closed\npenalty: { cool_down: 7s }\nidentity: { client_ip: { ipv6_prefix: 48 } }\n"))
+	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nco_locate: true\nreset_format: unix\n"+
+		"cost_header: x-c\non_failure: closed\npenalty: { cool_down: 7s }\n"+
+		"identity: { client_ip: { ipv6_prefix: 48 } }\n"))
 	domains, clashes := join([]*decoder{a, b}, true)
 	if len(clashes) > 0 || len(domains) != 1 {
 		t.Fatalf("%d domains, clashes: %s", len(domains), FormatProblems(clashes))
 	}
 	d := domains[0]
-	if d.ChargeDenied || !d.CoLocate || !d.ResetUnix || d.CostHeader != "x-c" || d.IPv6Prefix != 48 || d.Attributes["x"] != "user" {
+	if d.ChargeDenied || !d.CoLocate || !d.ResetUnix || d.CostHeader != "x-c" || d.IPv6Prefix != 48 ||
+		d.Attributes["x"] != "user" {
 		t.Errorf("settings of one of the files are lost: %+v", d)
 	}
-	if d.OnFailure != descriptors.FailClosed || d.Penalty == nil || d.Penalty.CoolDown != 7*time.Second || d.Timezone.String() != "Asia/Tokyo" {
+	if d.OnFailure != descriptors.FailClosed || d.Penalty == nil || d.Penalty.CoolDown != 7*time.Second ||
+		d.Timezone.String() != "Asia/Tokyo" {
 		t.Errorf("settings of one of the files are lost: %+v", d)
 	}
 }

@@ -48,8 +48,8 @@ func (d *decoder) text(to *string) reader {
 	return func(n *node) { *to, _ = d.string(n) }
 }
 
-// name makes a reader for text that is shown to clients or people: neither empty nor with control characters, which could
-// write headers of their own.
+// name makes a reader for text that is shown to clients or people: neither empty nor with control characters, which
+// could write headers of their own.
 func (d *decoder) name(to *string) reader {
 	return func(n *node) {
 		*to, _ = d.word(n, n.label)
@@ -214,7 +214,7 @@ func parseDuration(text string) (time.Duration, error) {
 	case text == "":
 		return 0, badDuration(text)
 	case sum == 0:
-		return 0, fmt.Errorf("%s is no time at all; the shortest duration is 1ms", clip(text))
+		return 0, fmt.Errorf("%s must be at least 1ms", clip(text))
 	case sum > maxDuration:
 		return 0, fmt.Errorf("%s is too long; the longest is 36500d", clip(text))
 	}
@@ -232,7 +232,8 @@ func unitIndex(name string, from int) int {
 }
 
 func badDuration(text string) error {
-	return fmt.Errorf("%q is no duration; write a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m or 7d", clip(text))
+	return fmt.Errorf("%q must be a duration: a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m or 7d",
+		clip(text))
 }
 
 // instant makes a reader for a point in time.
@@ -248,7 +249,8 @@ func (d *decoder) instant(to *time.Time) reader {
 		}
 		at, err := time.Parse(time.RFC3339, n.text)
 		if err != nil {
-			d.fail(n, "%s: %q is no time; write it as 2027-01-01T00:00:00Z or 2027-01-01T00:00:00+01:00", n.label, clip(n.text))
+			d.fail(n, "%s: %q must be a time such as 2027-01-01T00:00:00Z or 2027-01-01T00:00:00+01:00", n.label,
+				clip(n.text))
 			return
 		}
 		*to = at
@@ -292,7 +294,8 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		return netip.Prefix{}, fmt.Errorf("%q is an address; write the range as %s/%d", text, text, addr.BitLen())
 	}
-	return netip.Prefix{}, fmt.Errorf("%q is no address range; write it as 198.51.100.0/24 or 2001:db8::/32", clip(text))
+	return netip.Prefix{}, fmt.Errorf("%q must be an address range such as 198.51.100.0/24 or 2001:db8::/32",
+		clip(text))
 }
 
 // choice makes a reader for one word of a table.

@@ -19,7 +19,7 @@ const (
 	maxTries   = 10     // readings until files stop changing meanwhile
 )
 
-// errUnsettled says that the files changed each time they were read.
+// errUnsettled: the files changed each time they were read.
 var errUnsettled = errors.New("rules: the files keep changing while they are read")
 
 // source is one file as it was read.
@@ -35,7 +35,7 @@ type snapshot struct{ sources []source }
 
 type digest [sha256.Size]byte
 
-// digest tells snapshots apart by what they hold and by why they could not be read.
+// digest differs for snapshots that hold something else, or could not be read for another reason.
 func (s snapshot) digest(err error, p *published) digest {
 	hash := sha256.New()
 	add := func(text []byte) {
@@ -55,15 +55,15 @@ func (s snapshot) digest(err error, p *published) digest {
 }
 
 // snapshot lists and reads the files. A folder may be swapped for another while it is read; then what was read is a mix
-// of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is believed when it
-// is found twice in a row, at the same places: after a swap a link leads to another place. The notifier, when there is one, is told what
-// to watch before anything is read, so that no change goes unseen.
+// of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is
+// believed when it is found twice in a row, at the same places: after a swap a link leads to another place. The
+// notifier, when there is one, learns what to watch before anything is read, so that no change goes unseen.
 func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()
 		n.follow(before.places)
 		if err == nil {
-			before.read()
+			before.readAll()
 		}
 		after, again := f.list()
 		switch {
@@ -88,16 +88,18 @@ type listing struct {
 }
 
 func (l listing) equal(other listing) bool {
-	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool { return a.path == b.path && a.real == b.real })
+	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool {
+		return a.path == b.path && a.real == b.real
+	})
 }
 
-// misses tells whether two listings found nothing at the same places.
+// misses reports whether two listings found nothing at the same places.
 func (l listing) misses(other listing) bool {
 	return !l.swapped && !other.swapped && slices.Equal(l.gone, other.gone)
 }
 
-// read reads all files.
-func (l listing) read() {
+// readAll reads all files.
+func (l listing) readAll() {
 	for i := range l.sources {
 		read(&l.sources[i])
 	}
@@ -114,7 +116,7 @@ func (f *Files) list() (listing, error) {
 		}
 	}
 	if root == "" {
-		return l, nil // the rules are published, and there are no files
+		return l, nil // the rules are published: files are not needed
 	}
 	l.places.reach(root)
 	info, err := os.Stat(root)
@@ -125,15 +127,15 @@ func (f *Files) list() (listing, error) {
 	if info.IsDir() {
 		err = l.folder(root, 1)
 	} else {
-		err = l.add(root, info)
+		err = l.addFile(root, info)
 	}
 	if err == nil && len(l.sources) == 0 {
-		err = fmt.Errorf("rules: there is no rule file in %s", root)
+		err = fmt.Errorf("rules: %s must hold a rule file", root)
 	}
 	return l, err
 }
 
-// ruleFile says whether a file in a folder of rules is one of them by its name.
+// ruleFile reports whether a file in a folder of rules is one of them by its name.
 func ruleFile(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
 }
@@ -185,7 +187,7 @@ func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
 	case err != nil:
 		return fmt.Errorf("rules: %w", err)
 	case !info.IsDir():
-		return l.add(path, info)
+		return l.addFile(path, info)
 	case l.deep:
 		return l.folder(path, depth+1)
 	}
@@ -202,13 +204,14 @@ func (l *listing) missing(path string) {
 	l.gone = append(l.gone, err.Error())
 }
 
-// add adds a file, unless it is none that can be read to its end, such as a pipe.
-func (l *listing) add(path string, info fs.FileInfo) error {
+// addFile adds a file, unless it cannot be read to its end, as a pipe.
+func (l *listing) addFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
 	if len(l.sources) == maxFiles {
-		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only", maxFiles, path)
+		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only",
+			maxFiles, path)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

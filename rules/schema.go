@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// The JSON Schema of a rule file is asked of the decoder: its readers get nodes that describe what is accepted in place of
-// holding a value. What reads a map, a list, a word of a table, a number or a text notes that, so a new key is in the schema
-// as soon as it is read. A reader that looks at the text of a node itself has to note first what it accepts.
+// The JSON Schema of a rule file is asked of the decoder: its readers get nodes that describe what is accepted in place
+// of holding a value. What reads a map, a list, a word of a table, a number or a text notes that, so a new key is in
+// the schema as soon as it is read. A reader that looks at the text of a node itself has to note first what it accepts.
 
 // schema is a JSON Schema, or a part of one.
 type schema = map[string]any
@@ -19,7 +19,8 @@ type schema = map[string]any
 // shape gathers what a reader accepts of a node.
 type shape struct{ accepted []schema }
 
-// describes reports whether the node is there to gather what is accepted of this kind. There is nothing to read from it then.
+// describes reports whether the node is there to gather what is accepted of this kind. There is nothing to read from it
+// then.
 func (n *node) describes(k kind) bool { return n.shape != nil && n.kind == k }
 
 // accept notes what a reader accepts of a node that describes it.
@@ -168,8 +169,8 @@ const countPattern = `(0|[1-9][0-9]*(_[0-9]+)*)`
 // instantPattern is the pattern of a point in time.
 const instantPattern = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})`
 
-// Schema returns the JSON Schema of a rule file, for editors. The decoder is the judge: it also knows what no schema can
-// express, such as keys that exclude each other.
+// Schema returns the JSON Schema of a rule file, for editors. The decoder is the judge: it also knows what no schema
+// can express, such as keys that exclude each other.
 var Schema = sync.OnceValue(func() []byte {
 	d := &decoder{describing: true}
 	root := maps.Clone(describe(d.root))

@@ -5,16 +5,15 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema has what it
-// accepts. A reader that looks at a text by itself and does not note what it accepts would leave nothing.
+// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema has
+// what it accepts. A reader that looks at a text by itself and does not note what it accepts would leave nothing.
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	var root map[string]any
-	err := json.Unmarshal(Schema(), &root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(Schema(), &root))
 	described := map[string]bool{}
 	walkSchema(t, "", root, described)
 	key := regexp.MustCompile(`(?m)(?:^|[{,-]) *([a-z][a-z0-9_]+):(?: |$)`)

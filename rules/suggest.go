@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// suggest tells what to do about a word that is none of the known ones: the nearest one, else all of them.
+// suggest returns what to do about an unknown word: the nearest one, else all of them.
 func suggest(word string, known []string) string {
 	near := nearest(word, known)
 	if near != "" {
@@ -20,14 +20,18 @@ var homes = []struct {
 	keys []string
 }{
 	{"a limit", []string{"count", "per", "burst", "algorithm"}},
-	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm", "burst"}},
-	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}},
-	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure", "post_paid", "lease", "response", "penalty"}},
+	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm",
+		"burst"}},
+	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric",
+		"share_threshold", "metadata"}},
+	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure",
+		"post_paid", "lease", "response", "penalty"}},
 	{"match", []string{"endpoints", "methods", "users", "tenants", "tiers", "cidrs", "entries"}},
-	{"the top of the file", []string{"charge_denied", "co_locate", "attributes", "costs", "cost_header", "reset_format"}},
+	{"the top of the file", []string{"charge_denied", "co_locate", "attributes", "costs", "cost_header",
+		"reset_format"}},
 }
 
-// suggestKey tells what to do about an unknown key: the nearest one that is known here, else the nearest one that
+// suggestKey returns what to do about an unknown key: the nearest one that is known here, else the nearest one that
 // belongs elsewhere, else all that are known here.
 func suggestKey(word string, known []string) string {
 	if nearest(word, known) != "" {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // volume is a ConfigMap as Kubernetes mounts it: files are links into ..data, which is a link to a folder with a date.
@@ -28,21 +30,22 @@ func (v *volume) swap(files map[string]string) {
 	}
 	data := filepath.Join(v.dir, "..data")
 	old, _ := os.Readlink(data)
-	must(v.t, os.Symlink(name, data+"_tmp"))
-	must(v.t, os.Rename(data+"_tmp", data))
+	must.Do(v.t, os.Symlink(name, data+"_tmp"))
+	must.Do(v.t, os.Rename(data+"_tmp", data))
 	for file := range files {
 		link := filepath.Join(v.dir, file)
 		if _, err := os.Lstat(link); err != nil {
-			must(v.t, os.Symlink(filepath.Join("..data", file), link))
+			must.Do(v.t, os.Symlink(filepath.Join("..data", file), link))
 		}
 	}
 	if old != "" {
-		must(v.t, os.RemoveAll(filepath.Join(v.dir, old)))
+		must.Do(v.t, os.RemoveAll(filepath.Join(v.dir, old)))
 	}
 }
 
 func twins(version int) map[string]string {
-	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)), "b.yaml": domain(fmt.Sprintf("b%d", version))}
+	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)),
+		"b.yaml": domain(fmt.Sprintf("b%d", version))}
 }
 
 // TestSwaps holds that, over a thousand swaps, no set is a mix of two versions, none is refused, and the last is found
@@ -77,7 +80,7 @@ func TestSwapRemovesAndAddsFiles(t *testing.T) {
 	v.swap(map[string]string{"a.yaml": domain("a"), "b.yaml": domain("b")})
 	f := follow(t, FilesConfig{Path: v.dir})
 	f.untilDomains("a", "b")
-	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml leads nowhere now
+	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml dangles now
 	f.untilDomains("a", "c")
 	v.swap(map[string]string{"a.yaml": "domain: [", "c.yaml": domain("c")})
 	f.untilRejected("a.yaml:1:1:")
@@ -117,22 +120,23 @@ func manyRules(count int) string {
 	return b.String()
 }
 
-// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the link leads nowhere.
+// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find a dangling
+// link.
 func TestASwapIsNoMissingFile(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		t.Run("path/"+name, func(t *testing.T) { lookWhileItIsSwapped(t, name) })
 	}
 }
 
-// TestALinkThatLeadsElsewhereIsASwap compares two looks at a link that leads nowhere both times.
+// TestALinkThatLeadsElsewhereIsASwap compares two looks at a dangling link.
 func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		dir := t.TempDir()
-		must(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
+		must.Do(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
 		f := NewFiles(FilesConfig{Path: filepath.Join(dir, name)})
 		look := func(version string) listing {
-			must(t, os.Symlink(version, filepath.Join(dir, "new")))
-			must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "..data")))
+			must.Do(t, os.Symlink(version, filepath.Join(dir, "new")))
+			must.Do(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "..data")))
 			l, err := f.list()
 			if err == nil {
 				t.Errorf("path %q: there is a file", name)
@@ -141,7 +145,8 @@ func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 		}
 		one, same, other := look("1"), look("1"), look("2")
 		if !one.misses(same) || one.misses(other) {
-			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same), one.misses(other))
+			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same),
+				one.misses(other))
 		}
 	}
 }

@@ -29,7 +29,8 @@ type syntaxError struct {
 // parse reads the text as exactly one YAML document and returns its root, or what is wrong with it.
 func parse(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxFileSize {
-		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has more than %d MiB; split it into several domains", maxFileSize>>20)}
+		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has more than %d MiB; split it into several domains",
+			maxFileSize>>20)}
 	}
 	if bad := badByte(text); bad != nil {
 		return nil, bad
@@ -42,36 +43,42 @@ func parse(text []byte) (*yaml.Node, *syntaxError) {
 		return nil, &syntaxError{1, 1, "the file is empty; it needs at least `domain: NAME`"}
 	}
 	if second != nil {
-		return nil, &syntaxError{second.Line, max(second.Column, 1), "a second document starts here; a file holds one domain, so move it to a file of its own"}
+		return nil, &syntaxError{second.Line, max(second.Column, 1), "a second document starts here; a file holds " +
+			"one domain, so move it to a file of its own"}
 	}
 	return first.Content[0], nil
 }
 
-// documents returns the first two YAML documents of the text; nil where there is none. A panic of the YAML library is
+// documents returns the first two YAML documents of the text; nil if it holds none. A panic of the YAML library is
 // taken for a syntax error: what a user saves to a file must not end the program.
 func documents(text []byte) (first, second *yaml.Node, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("yaml: cannot be read: %v", r)
-		}
-	}()
-	reader := yaml.NewDecoder(bytes.NewReader(text))
 	var docs [2]*yaml.Node
-	for i := range docs {
-		var doc yaml.Node
-		err := reader.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
+	fault := Guard(func() {
+		reader := yaml.NewDecoder(bytes.NewReader(text))
+		for i := 0; i < len(docs) && err == nil; i++ {
+			var doc yaml.Node
+			if err = reader.Decode(&doc); err == nil {
+				docs[i] = &doc
+			}
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		docs[i] = &doc
+	})
+	if fault != nil {
+		err = fmt.Errorf("yaml: cannot be read: %v", fault)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
 	}
 	return docs[0], docs[1], nil
 }
 
-// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
+// Guard calls what reads rules, and returns what it panicked with, or nil.
+func Guard(read func()) (fault any) {
+	defer func() { fault = recover() }()
+	read()
+	return nil
+}
+
+// badByte finds bytes that no YAML file may hold, because the YAML library does not return where they are.
 func badByte(text []byte) *syntaxError {
 	rest := text
 	for len(rest) > 0 {
@@ -97,17 +104,20 @@ func place(text []byte, offset int, what string) *syntaxError {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// advice says in plain words what the YAML library means.
+// advice puts an error of the YAML library into plain words.
 var advice = []struct{ says, means string }{
 	{"mapping values are not allowed", "a colon is not expected here; check the indentation, or quote the value"},
 	{"did not find expected key", "the line does not fit the lines above; check its indentation"},
 	{"did not find expected '-' indicator", "the line does not fit the list above; check its indentation"},
 	{"block sequence entries are not allowed", "a list item is not expected here; check the indentation"},
 	{"could not find expected ':'", "a key needs a colon and a value"},
-	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, never with tabs"},
+	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, " +
+		"never with tabs"},
 	{"found a tab character", "a tab stands where blanks are needed; indent with blanks"},
 	{"unknown anchor", "an alias stands here whose anchor is not above it; quote text that begins with *"},
-	{"did not find expected alphabetic or numeric character", "this is no alias and no anchor; quote text that begins with * or &"},
+	{"did not find expected alphabetic or numeric character",
+		"this is neither an alias nor an anchor; quote text that " +
+			"begins with * or &"},
 	{"found unexpected end of stream", "a quote is opened and never closed"},
 	{"did not find expected ',' or ']'", "a list in brackets is opened and not closed, or a comma is missing"},
 	{"did not find expected ',' or '}'", "a map in braces is opened and not closed, or a comma is missing"},
@@ -158,7 +168,7 @@ type locator struct {
 	budget int   // bytes that may still be read
 }
 
-// broken says whether the first lines cannot be read.
+// broken reports whether the first lines cannot be read.
 func (l *locator) broken(lines int) bool {
 	if lines == 0 {
 		return false

@@ -32,8 +32,8 @@ func (d *decoder) treeNode(n *node, to *[]descriptors.Node) {
 	}
 }
 
-// leaf reads what one descriptor says itself, and returns where its children are. The reference server's keys may be
-// left empty, as they may there; ours may not.
+// leaf reads the keys of one descriptor, and returns where its children are. The reference server's keys may be left
+// empty, as they may there; ours may not.
 func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 	var one, several *node
 	d.object(n, map[string]reader{
@@ -72,14 +72,16 @@ func subtree(n *node) *field {
 	return &field{value: n}
 }
 
-// rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely meant.
+// rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely
+// meant.
 func (d *decoder) rateLimit(n *node, to *descriptors.Node) {
 	if n.describes(scalar) {
 		n.accept(nothing())
 		return
 	}
 	if n.isNull() {
-		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and requests_per_unit")
+		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and "+
+			"requests_per_unit")
 		return
 	}
 	d.treeLimit(&to.Limits)(n)
@@ -136,7 +138,7 @@ func (d *decoder) plainScalar(n *node) any {
 	return n.text
 }
 
-// plainNumber reads any number of YAML; infinity and not-a-number have no place in JSON.
+// plainNumber reads any number of YAML; JSON cannot hold infinity and not-a-number.
 func (d *decoder) plainNumber(n *node) float64 {
 	text := strings.ReplaceAll(n.text, "_", "")
 	if whole, err := strconv.ParseInt(strings.TrimPrefix(text, "+"), 0, 64); err == nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // bench runs a watch with a clock of its own and events that the test sends.
@@ -29,12 +31,12 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	w := &watch{files: b.files, notifier: n, publish: func(Load) { b.loads.Add(1) }}
-	go w.run(ctx)
+	go w.loop(ctx)
 	b.after(0, 1, "the start")
 	return b
 }
 
-// change writes the file and tells of it.
+// change writes the file and sends an event.
 func (b *bench) change(name string) {
 	b.t.Helper()
 	write(b.t, domain(name), b.file)
@@ -90,7 +92,7 @@ func TestPollSeesWhatNobodyTells(t *testing.T) {
 func TestRetryWhileNothingCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		must(t, os.Remove(b.file))
+		must.Do(t, os.Remove(b.file))
 		b.after(31*time.Second, 2, "the file is gone")
 		b.after(10*time.Second, 2, "the file is still gone")
 		write(t, domain("d1"), b.file)
@@ -109,7 +111,8 @@ func TestReloadNeedsNoChange(t *testing.T) {
 func TestOtherFilesDoNotConcern(t *testing.T) {
 	n := &notifier{places: places{"/etc": {"rules": true}, "/etc/rules": nil}}
 	for name, expected := range map[string]bool{
-		"/etc/passwd": false, "/etc/rules": true, "/etc/rules/a.yaml": true, "/etc/rules/sub/a.yaml": false, "/tmp/x": false,
+		"/etc/passwd": false, "/etc/rules": true, "/etc/rules/a.yaml": true, "/etc/rules/sub/a.yaml": false,
+		"/tmp/x": false,
 	} {
 		if got := n.concerns(fsnotify.Event{Name: name}); got != expected {
 			t.Errorf("an event on %s concerns: %v, want %v", name, got, expected)

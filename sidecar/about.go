@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
@@ -22,13 +23,30 @@ const (
 
 // abouts is what is known about the servers of Redis. The zero value knows nothing.
 type abouts struct {
-	mu    sync.Mutex // guards known
-	known map[string]aboutServer
+	end     context.CancelFunc // nil: servers are not asked
+	running sync.WaitGroup
+	known   atomic.Pointer[map[string]aboutServer] // by the server's name
+}
+
+// all are those that are known.
+func (a *abouts) all() map[string]aboutServer {
+	if known := a.known.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
+// stop ends what asks the servers.
+func (a *abouts) stop() {
+	if a.end != nil {
+		a.end()
+		a.running.Wait()
+	}
 }
 
 // aboutServer is what one server is.
 type aboutServer struct {
-	version string // of Redis, or the one that a Valkey stands for
+	version string // of Redis, or the one that a Valkey is compatible with
 	valkey  string // version of Valkey; empty: it is a Redis
 	mode    string // standalone, sentinel or cluster
 	policy  string // of eviction, where the server evicts; empty: it does not, or the user may not ask
@@ -36,11 +54,10 @@ type aboutServer struct {
 
 // tooOld names the servers that scripts cannot run on, for people.
 func (a *abouts) tooOld() (all []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name, s := range a.known {
+	for name, s := range a.all() {
 		if s.tooOld() {
-			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version, leastMajor))
+			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version,
+				leastMajor))
 		}
 	}
 	slices.Sort(all)
@@ -54,34 +71,11 @@ func (s *aboutServer) tooOld() bool {
 	return err == nil && s.valkey == "" && major < leastMajor
 }
 
-// learn takes in what a server is, and reports whether that is news.
-func (a *abouts) learn(name string, s aboutServer) (isNew bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before, there := a.known[name]
-	if a.known == nil {
-		a.known = map[string]aboutServer{}
-	}
-	a.known[name] = s
-	return !there || before != s
-}
-
-// keep forgets all servers but these.
-func (a *abouts) keep(names []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.known {
-		if !slices.Contains(names, name) {
-			delete(a.known, name)
-		}
-	}
-}
-
 // watchAbout logs what the servers of Redis are, now and when that changes.
 func (s *Sidecar) watchAbout(clients []*redis.Client) {
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	ctx, end := context.WithCancel(context.Background())
+	s.counts.abouts.end = end
+	s.counts.abouts.running.Go(func() {
 		for ctx.Err() == nil {
 			next := aboutRetry
 			clients[0].Guard(func() { next = s.askAbout(ctx, clients) })
@@ -91,27 +85,28 @@ func (s *Sidecar) watchAbout(clients []*redis.Client) {
 			}
 		}
 	})
-	s.defers("versions of redis", func() error { stop(); running.Wait(); return nil })
 }
 
 // askAbout asks all servers what they are, and returns when to ask again.
 func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next time.Duration) {
 	next = aboutEvery
-	var names []string
+	before, now := s.counts.abouts.all(), map[string]aboutServer{}
 	for _, c := range clients {
 		for _, server := range c.Servers() {
-			names = append(names, server.Name())
+			name := server.Name()
+			known, there := before[name]
 			one, err := aboutOf(ctx, server)
 			if err != nil {
-				next = aboutRetry
-				continue
+				next, one = aboutRetry, known
+			} else if !there || one != known {
+				s.logAbout(name, one)
 			}
-			if s.abouts.learn(server.Name(), one) {
-				s.logAbout(server.Name(), one)
+			if err == nil || there {
+				now[name] = one
 			}
 		}
 	}
-	s.abouts.keep(names)
+	s.counts.abouts.known.Store(&now)
 	return next
 }
 
@@ -150,11 +145,14 @@ func (s *Sidecar) logAbout(name string, about aboutServer) {
 	if about.version == "" {
 		return
 	}
-	s.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
+	s.reports.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode",
+		about.mode)
 	if about.tooOld() {
-		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
+		s.reports.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version",
+			about.version)
 	}
 	if about.policy != "" {
-		s.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)
+		s.reports.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction",
+			"server", name, "policy", about.policy)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/door"
 )
 
 // budgetRules have a limit for each way through a sidecar.
@@ -44,17 +46,21 @@ func limited(domain string, keys ...string) proto.Message {
 // checked is a call of ext_authz.
 func checked(domain, method string) proto.Message {
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7"}}}},
+		Source: &authv3.AttributeContext_Peer{
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: "192.0.2.7"}}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: method, Path: "/items/7?page=2", Host: "shop.example",
-			Headers: map[string]string{":path": "/items/7?page=2", "user-agent": "curl/8", "accept": "*/*", "x-request-id": "6c2d7b1e"},
+			Headers: map[string]string{":path": "/items/7?page=2", "user-agent": "curl/8", "accept": "*/*",
+				"x-request-id": "6c2d7b1e"},
 		}},
 		ContextExtensions: map[string]string{"domain": domain},
 	}}
 }
 
-// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent: one for
-// the key of each counter, which the store may keep, and over ext_authz one for the text of the client's address.
+// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent:
+// one for the key of each counter, which the store may keep, and over ext_authz one for the text of the client's
+// address.
 var budgets = []struct {
 	name    string
 	service string
@@ -86,7 +92,7 @@ func TestAServedCallHasABudget(t *testing.T) {
 	s := begin(t, budgetRules)
 	doors := registered{}
 	s.register(doors)
-	intercept, codec := s.intercept(), newCodec()
+	intercept, codec := s.intercept(), door.NewCodec()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, b := range budgets {
@@ -117,7 +123,8 @@ func TestAServedCallHasABudget(t *testing.T) {
 func BenchmarkServedCall(b *testing.B) {
 	s := begin(b, budgetRules)
 	conn := dial(b, s.Addresses().GRPC)
-	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" + authService + "/Check"}
+	methods := map[string]string{rateLimitService: "/" + rateLimitService + "/ShouldRateLimit", authService: "/" +
+		authService + "/Check"}
 	for _, of := range budgets {
 		wire, err := proto.Marshal(of.message)
 		if err != nil {

@@ -10,48 +10,53 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
 // api makes what the debug port serves under /v1.
-func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
+func (s *Sidecar) api() (http.Handler, error) {
+	rls := s.serving.rls
 	a := &admin.API{
-		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config, Counted: s.counted,
-		Top: s.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.feed, Stopping: s.stopping,
-		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
-			one, err = rls.RenderJSON(req, v)
-			if err == nil {
-				other, err = s.authz.RenderJSON(req, v)
-			}
-			return one, other, err
-		}},
+		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
+		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
+		Top: s.reports.top, TopOfAll: s.topOfFleet, Sidecars: s.fleetNow, Events: &s.reports.feed,
+		Stopping: s.serving.stopping,
+		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
+			Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
+				one, err = rls.RenderJSON(req, v)
+				if err == nil {
+					other, err = s.serving.authz.RenderJSON(req, v)
+				}
+				return one, other, err
+			}},
 	}
-	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off is none
+	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off is none
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err
 	}
-	return a.Handler(), nil
+	return a.Operations().Handler(), nil
 }
 
 // parseHTTP reads a request as ext_authz would.
 func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
-	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: r.Peer, Principal: r.Principal}
+	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: string(r.Peer),
+		Principal: r.Principal}
 	for name, value := range r.Headers {
 		h.Headers = append(h.Headers, identity.Header{Name: name, Value: value})
 	}
 	for key, value := range r.Context {
 		h.Extensions = append(h.Extensions, descriptors.Entry{Key: key, Value: value})
 	}
-	return s.authz.Parse(h)
+	return s.serving.authz.Parse(h)
 }
 
 // rulesNow is which rules are in use.
 func (s *Sidecar) rulesNow() admin.InUse {
 	now := admin.InUse{XDS: s.xdsView()}
-	if in := s.inUse.Load(); in != nil {
+	if in := s.updates.inUse.Load(); in != nil {
 		now.Hash, now.Loaded, now.Published = in.hash, in.at, in.published
 	}
 	return now
@@ -59,7 +64,8 @@ func (s *Sidecar) rulesNow() admin.InUse {
 
 // config is the settings, without secrets.
 func (s *Sidecar) config() admin.ConfigView {
-	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{}, Warnings: append([]string{}, s.cfg.Warnings...)}
+	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{},
+		Warnings: append([]string{}, s.cfg.Warnings...)}
 	for _, shown := range s.cfg.Shown() {
 		view.Settings = append(view.Settings, admin.SettingView(shown))
 	}
@@ -67,14 +73,18 @@ func (s *Sidecar) config() admin.ConfigView {
 }
 
 // access reads who may use the API.
-func (s *Sidecar) access(a *admin.Access) error {
+func (s *Sidecar) access(a *httpapi.Access) error {
 	c := &s.cfg.Admin
 	a.Certified, a.Operators = c.ClientCA != "", c.OperatorNames()
-	a.Local, _ = admin.ParseRole(c.Local) // the settings were checked
+	a.Local = admin.Roles.Parse(c.Local) // the settings were checked
 	if c.Tokens == "" {
 		return nil
 	}
-	file, err := admin.NewTokenFile(c.Tokens, func(err error) { s.log.Error("tokens cannot be read; those before stay", "error", err) })
+	file, err := admin.TokenFile.Open(c.Tokens, func(err error) {
+		if err != nil {
+			s.reports.log.Error("tokens cannot be read; those before stay", "error", err)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -88,8 +98,9 @@ func (s *Sidecar) card() admin.SidecarView {
 	if err != nil {
 		host = "unknown"
 	}
-	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...), Started: s.started, Degraded: s.troubles()}
-	if in := s.inUse.Load(); in != nil {
+	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
+		Started: s.started, Degraded: s.troubles()}
+	if in := s.updates.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at
 	}
 	if view := s.xdsView(); view != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// BenchmarkABlockOnEightSidecars measures how long it takes from the request of a block to its effect on the last of eight sidecars.
+// BenchmarkABlockOnEightSidecars measures how long it takes from the request of a block to its effect on the last of
+// eight sidecars.
 func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	redis := servers.StartRedis(b)
 	var all []*running
@@ -19,7 +20,7 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		user := fmt.Sprint("user-", len(took))
-		for _, s := range all { // each has cached that there is no record
+		for _, s := range all { // each has cached that a record is missing
 			if code, err := ask(dial(b, s.Addresses().GRPC), user); err != nil || code != codeOK {
 				b.Fatalf("%s gets %v, %v", user, code, err)
 			}
@@ -46,7 +47,9 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 func BenchmarkExplain(b *testing.B) {
 	redis := servers.StartRedis(b)
 	s := begin(b, operatedRules, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
+	request := fields{"rls": fields{"domain": "shop",
+		"descriptors": []fields{
+			{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
 	for b.Loop() {
 		s.operate(b, "/v1/explain", request)
 	}

@@ -11,6 +11,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // explainedRules are soon spent, and give nothing back while a test runs.
@@ -47,14 +49,14 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	seen := map[string]int{}
 	for range 300 {
-		user, path, method := pickOne(r, "", "alice", "bob", "carol", "dave", "eve", "mallory"), pickOne(r, "/", "/search", "/healthz"), pickOne(r, "GET", "POST")
+		user, path, method := pickOne(r, "", "alice", "bob", "carol", "dave", "eve", "mallory"),
+			pickOne(r, "/", "/search", "/healthz"), pickOne(r, "GET", "POST")
 		peer, plan := pickOne(r, "192.0.2.7", "192.0.2.200", "198.51.100.4"), pickOne(r, "", "a", "b")
 		if r.IntN(2) == 0 {
-			said := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": method, "path": path, "peer": peer, "headers": fields{"x": "y"}, "context": fields{"c": "d"}, "principal": or(user, "stranger")}})
-			got, err := checks.Check(ctx, checkOf(or(user, "stranger"), path, method, peer))
-			if err != nil {
-				t.Fatal(err)
-			}
+			said := s.operate(t, "/v1/explain",
+				fields{"http": fields{"domain": "shop", "method": method, "path": path, "peer": peer,
+					"headers": fields{"x": "y"}, "context": fields{"c": "d"}, "principal": or(user, "stranger")}})
+			got := must.Get(checks.Check(ctx, checkOf(or(user, "stranger"), path, method, peer)))(t)
 			status := float64(http.StatusOK)
 			if d := got.GetDeniedResponse(); d != nil {
 				status = float64(d.GetStatus().GetCode())
@@ -66,29 +68,32 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 			seen["ext_authz "+verdict["outcome"].(string)]++
 			continue
 		}
-		wire, text := &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{{}}}, []fields{}
-		for key, value := range map[string]string{"user": user, "path": path, "method": method, "remote_address": peer} {
+		wire, text := &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{{}}},
+			[]fields{}
+		for key, value := range map[string]string{"user": user, "path": path, "method": method,
+			"remote_address": peer} {
 			if value != "" {
-				wire.Descriptors[0].Entries = append(wire.Descriptors[0].Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+				wire.Descriptors[0].Entries = append(wire.Descriptors[0].Entries,
+					&commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 				text = append(text, fields{"key": key, "value": value})
 			}
 		}
 		all := []fields{{"entries": text}}
 		if plan != "" {
-			wire.Descriptors = append(wire.Descriptors, &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "plan", Value: plan}}})
+			wire.Descriptors = append(wire.Descriptors,
+				&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{
+					{Key: "plan", Value: plan}}})
 			all = append(all, fields{"entries": []fields{{"key": "plan", "value": plan}}})
 		}
 		said := s.operate(t, "/v1/explain", fields{"rls": fields{"domain": "shop", "descriptors": all}})
-		got, err := limits.ShouldRateLimit(ctx, wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(limits.ShouldRateLimit(ctx, wire))(t)
 		if said["answers"].(fields)["rls"].(fields)["overallCode"] != got.GetOverallCode().String() {
 			t.Fatalf("the rate limit service answers %v, and explain says %v", got, said)
 		}
 		seen["rls "+said["verdict"].(fields)["outcome"].(string)]++
 	}
-	for _, want := range []string{"rls allowed", "rls refused", "rls blocked", "rls exempt", "ext_authz allowed", "ext_authz refused", "ext_authz blocked", "ext_authz exempt"} {
+	for _, want := range []string{"rls allowed", "rls refused", "rls blocked", "rls exempt", "ext_authz allowed",
+		"ext_authz refused", "ext_authz blocked", "ext_authz exempt"} {
 		if seen[want] < 3 {
 			t.Errorf("%s was seen %d times only: %v", want, seen[want], seen)
 		}
@@ -107,7 +112,8 @@ func checkOf(principal, path, method, peer string) *authv3.CheckRequest {
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{
 			Principal: principal,
-			Address:   &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: peer}}},
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: peer}}},
 		},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: method, Path: path, Headers: map[string]string{"x": "y"},

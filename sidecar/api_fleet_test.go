@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,7 +32,8 @@ func TestTheFleetAndItsTopKeys(t *testing.T) {
 		var status int
 		status, top = one.call(t, "GET", "/v1/top?fleet=true", nil)
 		text := fmt.Sprint(top["asked"])
-		if status != http.StatusOK || top["sidecars"] != 2.0 || !strings.Contains(text, "alice") || !strings.Contains(text, "bob") {
+		if status != http.StatusOK || top["sidecars"] != 2.0 || !strings.Contains(text, "alice") ||
+			!strings.Contains(text, "bob") {
 			return fmt.Errorf("the top keys of the fleet are %d %v", status, top)
 		}
 		return nil
@@ -47,10 +49,12 @@ func TestTheFleetAndItsTopKeys(t *testing.T) {
 
 func TestRulesAndConfigShowNoSecrets(t *testing.T) {
 	redis := servers.StartRedis(t, "--requirepass", "hunter2hunter2")
-	s := begin(t, operatedRules, "REDIS_URL=redis://:hunter2hunter2@"+redis.Addr, "KEY_SECRET=0123456789abcdef", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	s := begin(t, operatedRules, "REDIS_URL=redis://:hunter2hunter2@"+redis.Addr, "KEY_SECRET=0123456789abcdef",
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	_, config := s.call(t, "GET", "/v1/config", nil)
 	text := fmt.Sprint(config)
-	if strings.Contains(text, "hunter2hunter2") || strings.Contains(text, "0123456789abcdef") || !strings.Contains(text, redis.Addr) {
+	if strings.Contains(text, "hunter2hunter2") || strings.Contains(text, "0123456789abcdef") ||
+		!strings.Contains(text, redis.Addr) {
 		t.Errorf("the settings are %v", text)
 	}
 	_, rules := s.call(t, "GET", "/v1/rules?domain=shop", nil)
@@ -77,7 +81,8 @@ func TestThisMachineMayBeAViewer(t *testing.T) {
 func TestClientCertificatesHaveRoles(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)
-	s := begin(t, fewPerHour, "ADMIN_TLS_CERT="+cert, "ADMIN_TLS_KEY="+key, "ADMIN_TLS_CLIENT_CA="+a.file, "ADMIN_TLS_OPERATORS=spiffe://mesh/olga")
+	s := begin(t, fewPerHour, "ADMIN_TLS_CERT="+cert, "ADMIN_TLS_KEY="+key, "ADMIN_TLS_CLIENT_CA="+a.file,
+		"ADMIN_TLS_OPERATORS=spiffe://mesh/olga")
 	for i, c := range []struct {
 		name              string
 		view, operate, at int
@@ -87,27 +92,21 @@ func TestClientCertificatesHaveRoles(t *testing.T) {
 		cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
 		if c.name != "" {
 			file, private := a.issue(t, c.name, int64(10+i))
-			pair, err := tls.LoadX509KeyPair(file, private)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pair := must.Get(tls.LoadX509KeyPair(file, private))(t)
 			cfg.Certificates = []tls.Certificate{pair}
 		}
-		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: cfg,
+			DisableKeepAlives: true}}
 		base := "https://" + s.Addresses().Debug
 		for _, ask := range []struct {
 			method, path, body string
 			want               int
-		}{{"GET", "/v1/rules", "", c.view}, {"POST", "/v1/unblock", `{"user":"x"}`, c.operate}, {"GET", "/metrics", "", c.at}} {
-			request, err := http.NewRequestWithContext(t.Context(), ask.method, base+ask.path, strings.NewReader(ask.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+		}{{"GET", "/v1/rules", "", c.view}, {"POST", "/v1/unblock", `{"user":"x"}`, c.operate},
+			{"GET", "/metrics", "", c.at}} {
+			request := must.Get(http.NewRequestWithContext(t.Context(), ask.method, base+ask.path,
+				strings.NewReader(ask.body)))(t)
 			request.Header.Set("Content-Type", "application/json")
-			answer, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(client.Do(request))(t)
 			answer.Body.Close()
 			if answer.StatusCode != ask.want {
 				t.Errorf("%s %s of %q = %d, want %d", ask.method, ask.path, c.name, answer.StatusCode, ask.want)
@@ -140,12 +139,13 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 	for range 20 {
 		expectCodes(t, conn, "alice", codeOK)
 	}
-	// A second one where the sidecar began to hear of changes meanwhile: what it knew before that may be outdated.
+	// A second one where the sidecar began to receive changes meanwhile: what it knew before that may be outdated.
 	if got := lookups(); got != "cmdstat_mget:calls=1" && got != "cmdstat_mget:calls=2" {
 		t.Errorf("20 requests of one user with records about: %s, want one or two", got)
 	}
 	s.operate(t, "/v1/block", fields{"ip": "192.0.2.0/24"})
-	answer := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/", "peer": "192.0.2.77"}})
+	answer := s.operate(t, "/v1/explain",
+		fields{"http": fields{"domain": "shop", "method": "GET", "path": "/", "peer": "192.0.2.77"}})
 	if answer["verdict"].(fields)["outcome"] != "blocked" {
 		t.Errorf("an address of a network that is blocked: %v", answer["verdict"])
 	}
@@ -158,12 +158,14 @@ func TestStatsShowDecisionsAndTheStore(t *testing.T) {
 	expectCodes(t, conn, "alice", codeOK, codeOK)
 	status, answer := s.call(t, "GET", "/v1/stats", nil)
 	text := fmt.Sprint(answer["outcomes"], answer["decisions"], answer["caller"])
-	if status != 200 || text != "map[allowed:2] [map[domain:shop outcomes:map[allowed:2] rule:each]] map[events:true name:local role:operate]" {
+	if status != 200 || text != "map[allowed:2] [map[domain:shop outcomes:map[allowed:2] rule:each]] "+
+		"map[events:true name:local role:operate]" {
 		t.Errorf("GET /v1/stats = %d %s", status, text)
 	}
 	kept := answer["store"].(map[string]any)
 	breakers := kept["breakers"].([]any)
-	if kept["kind"] != "redis" || kept["latency"].(map[string]any)["count"] == 0.0 || len(breakers) != 1 || breakers[0].(map[string]any)["state"] != "closed" {
+	if kept["kind"] != "redis" || kept["latency"].(map[string]any)["count"] == 0.0 || len(breakers) != 1 ||
+		breakers[0].(map[string]any)["state"] != "closed" {
 		t.Errorf("the store is %v", kept)
 	}
 	plain := begin(t, fewPerHour)

@@ -15,6 +15,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -30,16 +31,10 @@ func (r *running) call(t testing.TB, method, path string, body any, headers ...s
 	t.Helper()
 	var sent io.Reader = http.NoBody
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(body))(t)
 		sent = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.Addresses().Debug+path, sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+r.Addresses().Debug+path, sent))(t)
 	request.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
@@ -117,7 +112,9 @@ rules:
 
 func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
 	s := begin(t, operatedRules)
-	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "tier", "value": "gold"}}}}}}
+	request := fields{"rls": fields{"domain": "shop",
+		"descriptors": []fields{
+			{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "tier", "value": "gold"}}}}}}
 	for range 5 {
 		answer := s.operate(t, "/v1/explain", request)
 		charges := answer["charges"].([]any)
@@ -131,13 +128,15 @@ func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
 	for _, one := range answer["considered"].([]any) {
 		one := one.(fields)
 		if one["name"] == "each" {
-			found = one["won"] == false && one["beaten_by"] == "gold" && one["because"] == "names a tier" && one["at"] != nil
+			found = one["won"] == false && one["beaten_by"] == "gold" && one["because"] == "names a tier" &&
+				one["at"] != nil
 		}
 	}
 	if !found {
 		t.Errorf("explain does not show that gold beats each by its tier: %v", answer["considered"])
 	}
-	answer = s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.1"}})
+	answer = s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/search",
+		"peer": "192.0.2.1"}})
 	if answer["client"].(fields)["evidence"] != "ip" || answer["answers"].(fields)["ext_authz"] == nil {
 		t.Errorf("explain over HTTP = %v", answer)
 	}
@@ -145,7 +144,8 @@ func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
 
 func TestResetPardonTierAndLift(t *testing.T) {
 	redis := servers.StartRedis(t)
-	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "KEY_SECRET=0123456789abcdef"}
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+		"KEY_SECRET=0123456789abcdef"}
 	const threshold = 1000 // as many refusals as await does not cause
 	patient := strings.Replace(operatedRules, "threshold: 2", fmt.Sprint("threshold: ", threshold), 1)
 	one, other := begin(t, patient, environ...), begin(t, patient, environ...)
@@ -209,7 +209,8 @@ func await(t *testing.T, conn *grpc.ClientConn, user string, want ratelimitv3.Ra
 
 // TestUsageNamesTheWindowOfACalendar, and not the length of one.
 func TestUsageNamesTheWindowOfACalendar(t *testing.T) {
-	r := begin(t, "domain: shop\nrules:\n  - { name: billed, scope: user, limit: { count: 10, per: calendar_month } }\n")
+	r := begin(t,
+		"domain: shop\nrules:\n  - { name: billed, scope: user, limit: { count: 10, per: calendar_month } }\n")
 	status, answer := r.call(t, "GET", "/v1/usage?user=alice", nil)
 	if text := fmt.Sprint(answer); status != http.StatusOK || !strings.Contains(text, "per:calendar_month") {
 		t.Errorf("%d %s", status, text)

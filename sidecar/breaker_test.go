@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,14 +29,14 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 		return nil
 	})
 	expectCodes(t, client, "bob", codeOver)
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+`",to="open"} 1`)
-	metrics, err := servers.Scrape(s.Addresses().Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rejected, degraded := metrics.Sum("spillway_breaker_rejected_total"), metrics.Sum("spillway_degraded_decisions_total", `reason="breaker"`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+
+		`",to="open"} 1`)
+	metrics := must.Get(servers.Scrape(s.Addresses().Debug))(t)
+	rejected, degraded := metrics.Sum("spillway_breaker_rejected_total"),
+		metrics.Sum("spillway_degraded_decisions_total", `reason="breaker"`)
 	if degraded < 1 || rejected < degraded {
-		t.Errorf("%d calls rejected by the breaker and %d decisions degraded by it, want at least one of each", rejected, degraded)
+		t.Errorf("%d calls rejected by the breaker and %d decisions degraded by it, want at least one of each",
+			rejected, degraded)
 	}
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, ", breaker open")
 	s.awaitLog(t, "the breaker to redis is open")
@@ -51,7 +52,8 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 		}
 		return nil
 	})
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+`",to="closed"} 1`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+
+		`",to="closed"} 1`)
 }
 
 // openPerHour are rules that admit while Redis is away.
@@ -63,11 +65,13 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 2}
 `
 
-// TestBreakerSettingsAct: a server that refuses connections opens the breaker with exactly the call that the settings name.
+// TestBreakerSettingsAct: a server that refuses connections opens the breaker with exactly the call that the settings
+// name.
 func TestBreakerSettingsAct(t *testing.T) {
 	const calls = 4
 	shard := servers.FreeAddr(t)
-	s := begin(t, openPerHour, "BREAKER_FAILURES=4", "REDIS_URL="+shard, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "BREAKER_OPEN=1h")
+	s := begin(t, openPerHour, "BREAKER_FAILURES=4", "REDIS_URL="+shard, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+		"BREAKER_OPEN=1h")
 	client := dial(t, s.Addresses().GRPC)
 	for call := range calls {
 		expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+shard+`"} 0`)
@@ -82,7 +86,8 @@ func TestBreakerSettingsAct(t *testing.T) {
 func TestBreakerSettingsReachTheBreaker(t *testing.T) {
 	cfg := fromEnv(t, "BREAKER_FAILURES=7", "BREAKER_OPEN=2s", "BREAKER_PROBES=5")
 	want := breaker.Config{Failures: 7, Open: 2 * time.Second, Probes: 5}
-	if got := breakerConfig(cfg.Breaker); got.Failures != want.Failures || got.Open != want.Open || got.Probes != want.Probes {
+	if got := breakerConfig(cfg.Breaker); got.Failures != want.Failures || got.Open != want.Open ||
+		got.Probes != want.Probes {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

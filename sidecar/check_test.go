@@ -16,8 +16,10 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const checkMethod = "/envoy.service.auth.v3.Authorization/Check"
@@ -27,8 +29,10 @@ type blockingDecider struct{}
 
 func (blockingDecider) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	v.Refused = true
-	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block, Reason: req.Subject.Path}
+	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: req.Subject.Path}}
 	v.Refusing = v.Match.Block
+	v.Conclude()
 }
 
 // checkDoor runs the ext_authz service with the codec, and reflection beside it.
@@ -36,19 +40,17 @@ func checkDoor(tb testing.TB) *grpc.ClientConn {
 	return serveCodec(tb, func(s *grpc.Server) {
 		extauthz.New(extauthz.Config{Engine: blockingDecider{}}).Register(s)
 		reflection.Register(s)
-	}, grpc.ForceServerCodecV2(newCodec()))
+	}, grpc.ForceServerCodecV2(door.NewCodec()))
 }
 
 func TestCodecCarriesExtAuthz(t *testing.T) {
 	client := authv3.NewAuthorizationClient(checkDoor(t))
 	for _, path := range []string{"/search", "/" + strings.Repeat("long/", 12<<10)} {
-		answer, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		answer := must.Get(client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Path: path}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer.GetStatus().GetCode() != int32(codes.PermissionDenied) || answer.GetDeniedResponse().GetStatus().GetCode() != 403 {
+		}}))(t)
+		if answer.GetStatus().GetCode() != int32(codes.PermissionDenied) ||
+			answer.GetDeniedResponse().GetStatus().GetCode() != 403 {
 			t.Errorf("answered %v", answer)
 		}
 		if !strings.Contains(answer.GetDeniedResponse().GetBody(), path) {
@@ -86,8 +88,9 @@ func TestReflectionShowsExtAuthz(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
-	err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: "envoy.service.auth.v3.Authorization"}})
+	err = stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: "envoy.service.auth.v3.Authorization"}})
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
@@ -96,7 +99,9 @@ func TestReflectionShowsExtAuthz(t *testing.T) {
 		t.Fatalf("reflection: %v", err)
 	}
 	files := reply.GetFileDescriptorResponse().GetFileDescriptorProto()
-	if !slices.ContainsFunc(files, func(f []byte) bool { return bytes.Contains(f, []byte("envoy/service/auth/v3/external_auth.proto")) }) {
+	if !slices.ContainsFunc(files, func(f []byte) bool {
+		return bytes.Contains(f, []byte("envoy/service/auth/v3/external_auth.proto"))
+	}) {
 		t.Errorf("reflection does not show the service: %v", reply)
 	}
 }

@@ -27,9 +27,11 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const shouldRateLimitMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -42,7 +44,8 @@ func (refusingDecider) Decide(_ context.Context, req *descriptors.Request, v *en
 	for i := range req.Descriptors {
 		s := engine.Status{}
 		if i == 0 {
-			e := &descriptors.Effect{Unit: descriptors.Minute, Multiplier: 1, Limit: limit.Limit{Count: 10, Window: time.Minute}}
+			e := &descriptors.Effect{Unit: descriptors.Minute, Multiplier: 1,
+				Limit: limit.Limit{Count: 10, Window: time.Minute}}
 			if entries := req.Descriptors[0].Entries; len(entries) > 0 {
 				e.Name = entries[0].Value
 			}
@@ -82,10 +85,10 @@ func codecDoor(tb testing.TB, opts ...grpc.ServerOption) *grpc.ClientConn {
 		rlsvc.New(rlsvc.Config{Engine: refusingDecider{}}).Register(s)
 		healthpb.RegisterHealthServer(s, health.NewServer())
 		reflection.Register(s)
-	}, append(opts, grpc.ForceServerCodecV2(newCodec()))...)
+	}, append(opts, grpc.ForceServerCodecV2(door.NewCodec()))...)
 }
 
-// rawCodec sends and takes bytes as they are: it stands for an Envoy that sends what generated code would not.
+// rawCodec sends and takes bytes as they are: as an Envoy would that sends what generated code would not.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return proto.Name }
@@ -113,10 +116,7 @@ func TestCodecCarriesTheDoor(t *testing.T) {
 		return next(ctx, req)
 	}
 	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.ChainUnaryInterceptor(note)))
-	answer, err := client.ShouldRateLimit(t.Context(), typicalRequest("alice"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.ShouldRateLimit(t.Context(), typicalRequest("alice")))(t)
 	if answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT || len(answer.GetStatuses()) != 2 {
 		t.Errorf("answered %v", answer)
 	}
@@ -148,10 +148,7 @@ func TestCodecTakesLargeMessages(t *testing.T) {
 	for len(req.Descriptors) < 5000 {
 		req.Descriptors = append(req.Descriptors, req.Descriptors[1])
 	}
-	answer, err := client.ShouldRateLimit(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.ShouldRateLimit(t.Context(), req))(t)
 	if len(answer.GetStatuses()) != 5000 {
 		t.Errorf("%d statuses for 5000 descriptors", len(answer.GetStatuses()))
 	}
@@ -179,8 +176,9 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
-	err = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: "envoy.service.ratelimit.v3.RateLimitService"}})
+	err = stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: "envoy.service.ratelimit.v3.RateLimitService"}})
 	if err != nil {
 		t.Fatalf("reflection: %v", err)
 	}
@@ -189,7 +187,9 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 		t.Fatalf("reflection: %v", err)
 	}
 	files := reply.GetFileDescriptorResponse().GetFileDescriptorProto()
-	if !slices.ContainsFunc(files, func(f []byte) bool { return bytes.Contains(f, []byte("envoy/service/ratelimit/v3/rls.proto")) }) {
+	if !slices.ContainsFunc(files, func(f []byte) bool {
+		return bytes.Contains(f, []byte("envoy/service/ratelimit/v3/rls.proto"))
+	}) {
 		t.Errorf("reflection does not show the service: %v", reply)
 	}
 }
@@ -197,14 +197,15 @@ func TestHealthAndReflectionShareTheServer(t *testing.T) {
 // generatedService answers with generated code.
 type generatedService struct{}
 
-func (generatedService) ShouldRateLimit(_ context.Context, req *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (generatedService) ShouldRateLimit(_ context.Context, req *ratelimitv3.RateLimitRequest) (
+	*ratelimitv3.RateLimitResponse, error) {
 	statuses := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(req.GetDescriptors()))
 	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK, Statuses: statuses}, nil
 }
 
 func TestOtherServersKeepTheirCodec(t *testing.T) {
 	codecDoor(t)
-	if _, ours := encoding.GetCodecV2(proto.Name).(codec); ours {
+	if encoding.GetCodecV2(proto.Name) == door.NewCodec() {
 		t.Error("the codec is registered for the whole process")
 	}
 	conn := serveCodec(t, func(s *grpc.Server) { ratelimitv3.RegisterRateLimitServiceServer(s, generatedService{}) })
@@ -217,8 +218,8 @@ func TestOtherServersKeepTheirCodec(t *testing.T) {
 	}
 }
 
-// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks for
-// another's in the answers: their memory is used again while others are still being sent.
+// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks
+// for another's in the answers: their memory is used again while others are still being sent.
 func TestAnswersReachTheirOwnCallers(t *testing.T) {
 	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.NumStreamWorkers(4)))
 	var callers sync.WaitGroup
@@ -235,7 +236,8 @@ func TestAnswersReachTheirOwnCallers(t *testing.T) {
 				if status.Code(err) == codes.Canceled && i%10 == 9 {
 					continue
 				}
-				if got := answer.GetStatuses(); err != nil || len(got) != 2 || got[0].GetCurrentLimit().GetName() != name {
+				if got := answer.GetStatuses(); err != nil || len(got) != 2 ||
+					got[0].GetCurrentLimit().GetName() != name {
 					t.Errorf("%s got %v, %v", name, answer, err)
 					return
 				}

@@ -1,21 +1,11 @@
 package sidecar
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net"
-	"slices"
-	"syscall"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/tap"
-
-	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/connlimit"
-	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/connlimit"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // What a connection takes that does nothing, measured and rounded up.
@@ -32,18 +22,17 @@ const (
 	metricsConns = 64
 )
 
-// openLimit puts all sockets under one limit.
-func (s *Sidecar) openLimit() {
-	s.clients = connlimit.New(s.budget.peers, s.log)
-	s.defers("connections", func() error { s.clients.Close(); return nil })
-	s.telemetry.Connections(s.connectionStats)
-	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
-	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
+// limitConnections puts all sockets under one limit.
+func (s *Sidecar) limitConnections() {
+	s.serving.clients = connlimit.New(s.counts.budget.peers, s.reports.log)
+	const probes, others = httpapi.ProbeHeaders, 2 * httpapi.Headers
+	l, message := &s.serving.sockets, int64(s.cfg.Listen.MaxMessage)
 	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
 	json := connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message}
 	metrics := connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes}
-	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: s.cfg.Admin.Cert != ""}
+	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others,
+		TLS: s.cfg.Admin.Cert != ""}
 	l.http, l.metrics, l.debug = s.bound(l.http, json), s.bound(l.metrics, metrics), s.bound(l.debug, debug)
 }
 
@@ -52,150 +41,9 @@ func (s *Sidecar) bound(l net.Listener, kind connlimit.Kind) net.Listener {
 	if kind.TLS {
 		kind.Bytes += tlsBytes
 	}
-	l = s.clients.Listen(l, kind)
+	l = s.serving.clients.Listen(l, kind)
 	if l != nil && kind.HTTP2 && !kind.TLS {
-		return &grpcListener{l}
+		return door.Listener{Listener: l}
 	}
 	return l
-}
-
-// connectionStats is what peers hold.
-func (s *Sidecar) connectionStats() telemetry.ConnectionStats {
-	return telemetry.ConnectionStats(s.clients.Stats())
-}
-
-// grpcListener hands out connections that gRPC reads without a buffer for each.
-type grpcListener struct{ net.Listener }
-
-// Accept returns the next connection.
-func (l *grpcListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &grpcConn{Conn: conn.(*connlimit.Conn)}
-	c.raw, err = c.SyscallConn()
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("reach the socket of a connection: %w", err)
-	}
-	c.read = c.readNow
-	return c, nil
-}
-
-// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
-type grpcConn struct {
-	*connlimit.Conn
-	raw  syscall.RawConn
-	read func(fd uintptr) bool // readNow: made once, because one per read would be an allocation
-
-	size   int // of the buffer
-	pool   mem.BufferPool
-	buffer *[]byte // what was read, in its first n bytes; else nil
-	n      int
-	failed error
-}
-
-// readNow reads, and reports whether it has not to wait.
-func (c *grpcConn) readNow(fd uintptr) bool {
-	c.buffer = c.pool.Get(c.size)
-	c.n, c.failed = syscall.Read(int(fd), *c.buffer)
-	if c.failed != nil || c.n <= 0 {
-		c.release()
-	}
-	return !errors.Is(c.failed, syscall.EAGAIN) && !errors.Is(c.failed, syscall.EINTR)
-}
-
-// release gives the buffer back.
-func (c *grpcConn) release() {
-	if c.buffer != nil {
-		c.pool.Put(c.buffer)
-		c.buffer = nil
-	}
-}
-
-// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method. It reads in one goroutine.
-func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
-	err := c.Admit()
-	if err != nil {
-		return nil, 0, err
-	}
-	c.size, c.pool, c.buffer, c.n, c.failed = size, pool, nil, 0, nil
-	err = c.raw.Read(c.read)
-	if err == nil {
-		err = c.failed
-	}
-	if err == nil && c.n <= 0 {
-		err = io.EOF
-	}
-	if err == nil {
-		err = c.Received((*c.buffer)[:c.n])
-	}
-	if err != nil {
-		c.release()
-		return nil, 0, err
-	}
-	read := c.buffer
-	c.buffer = nil
-	return read, c.n, nil
-}
-
-// following are credentials whose connections are followed once they are decrypted.
-type following struct {
-	credentials.TransportCredentials
-}
-
-// ServerHandshake greets a client.
-func (l following) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, info, err := l.TransportCredentials.ServerHandshake(conn)
-	if err != nil {
-		return nil, nil, err
-	}
-	below, ok := conn.(*connlimit.Conn)
-	if !ok {
-		return secure, info, nil
-	}
-	return &decrypted{secure, below}, info, nil
-}
-
-// Clone returns a copy.
-func (l following) Clone() credentials.TransportCredentials {
-	return following{l.TransportCredentials.Clone()}
-}
-
-// decrypted is a connection with TLS as gRPC reads and writes it.
-type decrypted struct {
-	net.Conn
-	below *connlimit.Conn
-}
-
-// Read reads what the client has sent.
-func (d *decrypted) Read(p []byte) (int, error) {
-	n, err := d.Conn.Read(p)
-	if closed := d.below.Received(p[:n]); closed != nil {
-		return 0, closed
-	}
-	return n, err
-}
-
-// Write writes to the client.
-func (d *decrypted) Write(p []byte) (int, error) {
-	n, err := d.Conn.Write(p)
-	d.below.Sent(p[:n])
-	return n, err
-}
-
-// traceKeys are the metadata of a call that are read.
-var traceKeys = []string{
-	"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
-}
-
-// trim lets go of the metadata of a call that are not read: gRPC keeps them for as long as the call lasts.
-func trim(ctx context.Context, info *tap.Info) (context.Context, error) {
-	for key := range info.Header {
-		if !slices.Contains(traceKeys, key) {
-			delete(info.Header, key)
-		}
-	}
-	return ctx, nil
 }

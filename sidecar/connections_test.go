@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -22,10 +23,7 @@ const greeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\
 // greeted connects as a client that makes no call. Its greeting is lost where the connection is refused.
 func greeted(t *testing.T, network, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial(network, address))(t)
 	t.Cleanup(func() { conn.Close() })
 	_, _ = conn.Write([]byte(greeting))
 	return conn
@@ -34,7 +32,7 @@ func greeted(t *testing.T, network, address string) net.Conn {
 // openConnections is nil when a sidecar has that many connections over gRPC.
 func openConnections(r *running, want int64) func() error {
 	return func() error {
-		if got := r.clients.Stats().Open["grpc"]; got != want {
+		if got := r.serving.clients.Stats().Open["grpc"]; got != want {
 			return fmt.Errorf("%d connections are open, want %d", got, want)
 		}
 		return nil
@@ -44,11 +42,8 @@ func openConnections(r *running, want int64) func() error {
 // expectCut waits until the other side has closed a connection.
 func expectCut(t *testing.T, conn net.Conn) {
 	t.Helper()
-	err := conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(io.Discard, conn)
+	must.Do(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, err := io.Copy(io.Discard, conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("a connection beyond the bound is still open")
 	}
@@ -102,7 +97,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 	} {
 		oldest := slow(t, port.address)
 		servers.Await(t, "the oldest connection", func() error {
-			if r.clients.Stats().Open[port.name] == 0 {
+			if r.serving.clients.Stats().Open[port.name] == 0 {
 				return errors.New("it is not open")
 			}
 			return nil
@@ -112,7 +107,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 		}
 		expectCut(t, oldest)
 		expectPage(t, port.address, port.page, 200, "")
-		if open := r.clients.Stats().Open[port.name]; open > int64(port.most) {
+		if open := r.serving.clients.Stats().Open[port.name]; open > int64(port.most) {
 			t.Errorf("%s has %d connections, want at most %d", port.name, open, port.most)
 		}
 	}
@@ -121,10 +116,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 // slow connects to a port over HTTP and begins a request.
 func slow(t *testing.T, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
 	_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n"))
 	return conn
@@ -135,16 +127,11 @@ func TestHeadersHaveBounds(t *testing.T) {
 	r := begin(t, twoPerYear, "USE_PROMETHEUS=true")
 	a := r.Addresses()
 	client := browser()
-	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431, a.Debug + "/stats": 200} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431,
+		a.Debug + "/stats": 200} {
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil))(t)
 		request.Header.Set("X-Long", strings.Repeat("a", 20<<10))
-		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(client.Do(request))(t)
 		answer.Body.Close()
 		if answer.StatusCode != want {
 			t.Errorf("%s with a header of 20 KiB = %d, want %d", url, answer.StatusCode, want)
@@ -152,21 +139,18 @@ func TestHeadersHaveBounds(t *testing.T) {
 	}
 }
 
-// gRPC waits for the greeting of each new connection before it tells the others to go elsewhere.
+// gRPC waits for the greeting of each new connection before it sends the others elsewhere.
 func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	r := begin(t, twoPerYear)
 	expectCodes(t, dial(t, r.Addresses().GRPC), "alice", codeOK)
-	silent, err := net.Dial("tcp", r.Addresses().GRPC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Dial("tcp", r.Addresses().GRPC))(t)
 	defer silent.Close()
 	servers.Await(t, "both connections", openConnections(r, 2))
 	r.halt(t)
 	if r.logs(cutOff) == nil {
 		t.Error("a connection without a greeting let the end of the sidecar cut off the others")
 	}
-	if held := r.clients.Stats(); held.Open["grpc"] != 0 || held.Bytes != 0 {
+	if held := r.serving.clients.Stats(); held.Open["grpc"] != 0 || held.Bytes != 0 {
 		t.Errorf("%+v after the end, want that nothing is held", held)
 	}
 }

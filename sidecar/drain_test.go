@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,15 +29,12 @@ func unixDial(path string) []grpc.DialOption {
 func post(t *testing.T, address, body string) int {
 	t.Helper()
 	client := browser()
-	answer, err := client.Post("http://"+address+"/json", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Post("http://"+address+"/json", "application/json", strings.NewReader(body)))(t)
 	answer.Body.Close()
 	return answer.StatusCode
 }
 
-// hold makes the next calls wait. begun gets a value when one has begun; release lets them go on.
+// hold makes the next calls wait. begun gets a value when one has begun; release ends that wait.
 func (s *scripted) hold() (begun <-chan struct{}, release func()) {
 	came, gone := make(chan struct{}, 100), make(chan struct{})
 	s.do(func() {
@@ -77,7 +75,8 @@ func TestHealthFailsFirst(t *testing.T) {
 	expectHealth(t, watch, healthv1.HealthCheckResponse_SERVING)
 	s.stop()
 	expectHealth(t, watch, healthv1.HealthCheckResponse_NOT_SERVING)
-	for name, client := range map[string]healthv1.HealthClient{"the open connection": healthv1.NewHealthClient(conn), "a new one": healthv1.NewHealthClient(dial(t, s.Addresses().GRPC))} {
+	for name, client := range map[string]healthv1.HealthClient{"the open connection": healthv1.NewHealthClient(conn),
+		"a new one": healthv1.NewHealthClient(dial(t, s.Addresses().GRPC))} {
 		got, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{})
 		if err != nil || got.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
 			t.Errorf("health on %s = %v, %v, want NOT_SERVING", name, got.GetStatus(), err)
@@ -90,7 +89,8 @@ func TestHealthFailsFirst(t *testing.T) {
 	<-s.done
 }
 
-func expectHealth(t *testing.T, watch grpc.ServerStreamingClient[healthv1.HealthCheckResponse], want healthv1.HealthCheckResponse_ServingStatus) {
+func expectHealth(t *testing.T, watch grpc.ServerStreamingClient[healthv1.HealthCheckResponse],
+	want healthv1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	got, err := watch.Recv()
 	if err != nil || got.GetStatus() != want {
@@ -100,10 +100,8 @@ func expectHealth(t *testing.T, watch grpc.ServerStreamingClient[healthv1.Health
 
 func TestAWatcherOfHealthDoesNotHoldUpTheEnd(t *testing.T) {
 	s := begin(t, twoPerYear)
-	watch, err := healthv1.NewHealthClient(dial(t, s.Addresses().GRPC)).Watch(t.Context(), &healthv1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must.Get(healthv1.NewHealthClient(dial(t, s.Addresses().GRPC)).Watch(t.Context(),
+		&healthv1.HealthCheckRequest{}))(t)
 	expectHealth(t, watch, healthv1.HealthCheckResponse_SERVING)
 	s.stop()
 	expectHealth(t, watch, healthv1.HealthCheckResponse_NOT_SERVING)
@@ -113,7 +111,7 @@ func TestAWatcherOfHealthDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// cutOff is said when calls did not end in the time that they have.
+// cutOff is logged when calls did not end in the time that they have.
 const cutOff = "calls are still in flight, cutting them off"
 
 func TestGoneThoughACallHangs(t *testing.T) {

@@ -17,15 +17,17 @@ import (
 
 // TestThrottledWaitsAreDecidedAtTheEnd: an error would admit them, because that is what it means to Envoy.
 func TestThrottledWaitsAreDecidedAtTheEnd(t *testing.T) {
-	const rule = "domain: shop\nrules:\n- name: lane\n  scope: user\n  limit: { count: 1, per: %s }\n  action: throttle\n  max_delay: 60s\n"
+	const rule = "domain: shop\nrules:\n- name: lane\n  scope: user\n  limit: { count: 1, per: %s }\n" +
+		"  action: throttle\n  max_delay: 60s\n"
 	s := begin(t, fmt.Sprintf(rule, "40s"))
 	conn := dial(t, s.Addresses().GRPC)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	asked := func(user string) (*ratelimitv3.RateLimitResponse, error) {
 		return ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
-			Domain:      "shop",
-			Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+			Domain: "shop",
+			Descriptors: []*commonv3.RateLimitDescriptor{
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
 		})
 	}
 	for _, user := range []string{"grpc", "http"} {
@@ -36,7 +38,8 @@ func TestThrottledWaitsAreDecidedAtTheEnd(t *testing.T) {
 	var held sync.WaitGroup
 	held.Go(func() {
 		answer, err := asked("grpc")
-		if err != nil || answer.GetOverallCode() != codeOver || len(answer.GetStatuses()) != 1 || answer.GetStatuses()[0].GetCode() != codeOver {
+		if err != nil || answer.GetOverallCode() != codeOver || len(answer.GetStatuses()) != 1 ||
+			answer.GetStatuses()[0].GetCode() != codeOver {
 			t.Errorf("a held call gets %v, %v, want OVER_LIMIT", answer, err)
 		}
 	})
@@ -54,7 +57,7 @@ func TestThrottledWaitsAreDecidedAtTheEnd(t *testing.T) {
 		}
 	})
 	servers.Await(t, "two held answers", func() error {
-		if got := s.engine.Stats().Waiting; got != 2 {
+		if got := s.counts.engine.Stats().Waiting; got != 2 {
 			return fmt.Errorf("%d so far", got)
 		}
 		return nil

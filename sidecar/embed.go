@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // World is what a sidecar has in place of this machine's network. The zero value is the machine's own.
@@ -22,12 +22,12 @@ func NewIn(world World, cfg settings.Config) (*Sidecar, error) { return assemble
 // ShouldRateLimit decides the RateLimitRequest in the wire bytes and appends the answer's to answer, as the method over
 // gRPC does. It is for a program that has the sidecar in itself, and does not need Run.
 func (s *Sidecar) ShouldRateLimit(ctx context.Context, request, answer []byte) ([]byte, error) {
-	return s.rls.Answer(ctx, request, answer)
+	return s.serving.rls.Answer(ctx, request, answer)
 }
 
 // Check decides the CheckRequest in the wire bytes and appends the answer's to answer, as the method over gRPC does.
 func (s *Sidecar) Check(ctx context.Context, request, answer []byte) ([]byte, error) {
-	return s.authz.Answer(ctx, request, answer)
+	return s.serving.authz.Answer(ctx, request, answer)
 }
 
 // UseRules takes a load of the rules, as one of files: all of it, or nothing.

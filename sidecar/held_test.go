@@ -17,6 +17,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,10 +29,7 @@ func manyUsers(t *testing.T) []byte {
 		entries := []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: strconv.Itoa(i)}}
 		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{Entries: entries})
 	}
-	wire, err := proto.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire := must.Get(proto.Marshal(request))(t)
 	size := len(wire)
 	return append([]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}, wire...)
 }
@@ -43,7 +41,8 @@ func call(t *testing.T, conn net.Conn, message []byte, ends bool) {
 	fields := hpack.NewEncoder(&block)
 	for _, field := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
-		{Name: ":path", Value: "/" + rateLimitService + "/ShouldRateLimit"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: ":path", Value: "/" + rateLimitService + "/ShouldRateLimit"},
+		{Name: "content-type", Value: "application/grpc"},
 	} {
 		_ = fields.WriteField(field) // into memory
 	}
@@ -52,10 +51,7 @@ func call(t *testing.T, conn net.Conn, message []byte, ends bool) {
 	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
 	_ = f.WriteData(1, ends, message)
-	_, err := conn.Write(out.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(out.Bytes()))(t)
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the connection is closed
 }
 
@@ -88,14 +84,15 @@ func TestWhatAPeerHoldsIsCounted(t *testing.T) {
 			}
 			call(t, conn, message[:sent], sent == len(message))
 			servers.Await(t, c.name+": "+what, func() error {
-				if held := c.s.clients.Stats().Bytes; held < c.idle+int64(len(message))*9/10 {
-					return fmt.Errorf("%d bytes are held, want those of a connection and of %d bytes more", held, len(message))
+				if held := c.s.serving.clients.Stats().Bytes; held < c.idle+int64(len(message))*9/10 {
+					return fmt.Errorf("%d bytes are held, want those of a connection and of %d bytes more", held,
+						len(message))
 				}
 				return nil
 			})
 			conn.Close()
 			servers.Await(t, "the end of the connection", func() error {
-				if held := c.s.clients.Stats().Bytes; held != 0 {
+				if held := c.s.serving.clients.Stats().Bytes; held != 0 {
 					return fmt.Errorf("%d bytes are held", held)
 				}
 				return nil

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/peers"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -49,26 +49,28 @@ func replyOf(kind byte, text string) []byte {
 // readers is all that reads what Redis replies and publishes, without anything that recovers from a panic.
 type readers struct {
 	store     *store.Redis
-	book      *records.Book
+	book      *profiles.Book
 	peers     *peers.Peers
 	documents func() ([]rules.Document, error)
 }
 
 // openReaders opens them at an address.
 func openReaders(f *testing.F, address string) *readers {
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	ends := func(fault any) { panic(fault) }
-	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}, Silence: 100 * time.Millisecond, OnPanic: ends})
-	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true})}
+	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}},
+		Silence: 100 * time.Millisecond, OnPanic: ends})
+	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond,
+		Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
-	r.book = records.New(records.Config{
+	r.book = profiles.New(profiles.Config{
 		Redis: client, Index: "index",
-		Key: func(id *records.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
+		Key: func(id *profiles.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
 		Publish: func(context.Context, string, string) error { return nil },
 	})
 	f.Cleanup(func() { r.book.Close() })
-	s.records = r.book
+	s.counts.records = r.book
 	r.peers = peers.New(peers.Config{
 		Redis: client, Channel: "news", Cards: "cards",
 		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },
@@ -90,8 +92,8 @@ func openReaders(f *testing.F, address string) *readers {
 func (r *readers) read(ctx context.Context) {
 	r.store.Serve([]string{"shop", "mail"})
 	r.book.Outdate()
-	user := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
-	r.book.Ask(ctx, []records.Identity{user, {Domain: "shop", Kind: records.Secret, Name: "ab"}})
+	user := profiles.Identity{Domain: "shop", Kind: profiles.User, Name: "ann"}
+	r.book.Ask(ctx, []profiles.Identity{user, {Domain: "shop", Kind: profiles.Secret, Name: "ab"}})
 	_, _ = r.book.Get(ctx, user)
 	_, _ = r.peers.Cards(ctx)
 	_, _ = r.documents()

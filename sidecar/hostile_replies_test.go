@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -50,7 +50,7 @@ const hostileRules = "domain: shop\nrules:\n  - { name: each, scope: user, limit
 // answers.
 func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 	redis := servers.StartRedis(t)
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	redis.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", "+inf", "shop|ip4/24")
 	for name, reply := range hostileReplies {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,8 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			})
 			file := t.TempDir() + "/rules.yaml"
 			write(t, file, hostileRules)
-			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_SILENCE=1s",
+				"STORE_PATIENCE=2s")
 			client := dial(t, s.Addresses().GRPC)
 			var asked sync.WaitGroup
 			for i := range 100 { // one of them becomes hot
@@ -72,8 +73,8 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			asked.Wait()
 			fetch(t, s.Addresses().Debug, "/v1/fleet")
 			s.lookForRules()
-			s.serves([]string{"shop", "mail"})
-			s.records.Outdate()
+			s.counts.redis.Serve([]string{"shop", "mail"})
+			s.counts.records.Outdate()
 			forger.AwaitMet(t, 10) // some of them of what runs by itself
 			forger.Set(nil)
 			servers.Await(t, "decisions by Redis", func() error {
@@ -96,7 +97,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 func TestPublishedRulesThatAreNoPairs(t *testing.T) {
 	redis := servers.StartRedis(t)
 	forger := servers.StartForger(t, redis)
-	published := descriptors.NewRecordKeys("", nil).Shared(rules.PublishedKey)
+	published := keys.NewNames("", nil).Shared(rules.PublishedKey)
 	forger.Set(func(command []string) []byte {
 		if strings.EqualFold(command[0], "HGETALL") && command[1] == published {
 			return []byte(hostileReplies["a list of one"])

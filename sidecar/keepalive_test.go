@@ -16,36 +16,35 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings as it is told, without a network:
-// so that time is the bubble's.
+// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings like that,
+// without a network: so that time is the bubble's.
 func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *grpc.ClientConn {
 	t.Helper()
-	s := &Sidecar{cfg: fromEnv(t, environ...), log: slog.New(slog.DiscardHandler), telemetry: telemetry.New(telemetry.Config{})}
-	s.streams, s.endStream = context.WithCancel(context.Background())
-	server, err := s.newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &Sidecar{cfg: fromEnv(t, environ...)}
+	s.reports.log, s.reports.telemetry = slog.New(slog.DiscardHandler), telemetry.New(telemetry.Config{})
+	s.serving.streams, s.serving.endStream = context.WithCancel(context.Background())
+	server := must.Get(s.newServer())(t)
 	wire := bufconn.Listen(64 << 10)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		_ = server.Serve(wire) // ends with Stop
 	}()
-	conn, err := grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithKeepaliveParams(ping),
-		grpc.WithIdleTimeout(0), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return wire.Dial() }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient("passthrough:///wire", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(ping),
+		grpc.WithIdleTimeout(0), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			return wire.Dial()
+		})))(t)
 	t.Cleanup(func() {
 		conn.Close()
-		s.endStream()
+		s.serving.endStream()
 		server.Stop()
 		<-stopped
 	})
-	_, err = healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+	_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatalf("the first call: %v", err)
 	}
@@ -53,10 +52,12 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	return conn
 }
 
-// Envoy's connection_keepalive pings also while no request comes. The library's default would cut such a connection off.
+// Envoy's connection_keepalive pings also while no request comes. The library's default would cut such a connection
+// off.
 func TestAClientThatPingsEveryTenSecondsIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true})
+		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second,
+			PermitWithoutStream: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if conn.WaitForStateChange(ctx, connectivity.Ready) {
@@ -71,7 +72,8 @@ const parting = 10 * time.Second
 func TestAConnectionEndsWithItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m", "GRPC_MAX_CONNECTION_AGE_GRACE=1m")
+		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m",
+			"GRPC_MAX_CONNECTION_AGE_GRACE=1m")
 		if !conn.WaitForStateChange(t.Context(), connectivity.Ready) {
 			t.Fatal("the connection never ends")
 		}
@@ -85,7 +87,8 @@ func TestAConnectionEndsWithItsAge(t *testing.T) {
 func TestCallsHaveAGraceAfterTheAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m", "GRPC_MAX_CONNECTION_AGE_GRACE=5m")
+		conn := connect(t, keepalive.ClientParameters{}, "GRPC_MAX_CONNECTION_AGE=10m",
+			"GRPC_MAX_CONNECTION_AGE_GRACE=5m")
 		stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
 		for err == nil {
 			_, err = stream.Recv()

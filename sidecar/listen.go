@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // listeners are the sockets of a sidecar. Those that are not asked for are nil.
@@ -46,7 +46,8 @@ func listen(cfg *settings.Config, open func(network, address string) (net.Listen
 		}
 		*t.at, err = open("tcp", t.addr)
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return l, fmt.Errorf("listen for %s: %s is in use: set %s to a free port, or end the program that has it", t.name, t.addr, t.variable)
+			return l, fmt.Errorf("listen for %s: %s is in use: set %s to a free port, or end the program that has it",
+				t.name, t.addr, t.variable)
 		}
 		if err != nil {
 			return l, fmt.Errorf("listen for %s: %w", t.name, err)
@@ -66,7 +67,7 @@ func (l listeners) close() {
 	}
 }
 
-// listenUnix listens on a Unix socket. @name is an abstract one: it has no file, no mode, and is never stale.
+// listenUnix listens on a Unix socket. @name is an abstract one, without a file and a mode.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") {
 		l, err := net.Listen("unix", path)
@@ -158,5 +159,6 @@ func (l listeners) addresses() Addresses {
 		}
 		return one.Addr().String()
 	}
-	return Addresses{GRPC: text(l.grpc), UDS: text(l.uds), HTTP: text(l.http), Debug: text(l.debug), Metrics: text(l.metrics)}
+	return Addresses{GRPC: text(l.grpc), UDS: text(l.uds), HTTP: text(l.http), Debug: text(l.debug),
+		Metrics: text(l.metrics)}
 }

@@ -7,25 +7,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // stale leaves a socket behind that nothing listens on.
 func stale(t *testing.T, path string) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 }
 
 func TestASocketGetsItsMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listenUnix(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listenUnix(path, 0o660))(t)
 	defer l.Close()
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o660 {
@@ -50,12 +46,9 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 
 func TestASocketInUseStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	other, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(net.Listen("unix", path))(t)
 	defer other.Close()
-	_, err = listenUnix(path, 0o666)
+	_, err := listenUnix(path, 0o666)
 	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("listen on a socket in use = %v", err)
 	}
@@ -80,12 +73,9 @@ func TestAFileThatIsNoSocketStays(t *testing.T) {
 
 func TestTheSocketGoesWithTheListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listenUnix(path, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listenUnix(path, 0o666))(t)
 	l.Close()
-	_, err = os.Lstat(path)
+	_, err := os.Lstat(path)
 	if !os.IsNotExist(err) {
 		t.Errorf("after Close the socket is still there: %v", err)
 	}
@@ -94,19 +84,10 @@ func TestTheSocketGoesWithTheListener(t *testing.T) {
 func TestASuccessorsSocketStays(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
-	old, err := listenUnix(path, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := listenUnix(filepath.Join(dir, "next"), 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(listenUnix(path, 0o666))(t)
+	fresh := must.Get(listenUnix(filepath.Join(dir, "next"), 0o666))(t)
 	defer fresh.(*unixListener).UnixListener.Close()
-	err = os.Rename(filepath.Join(dir, "next"), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(dir, "next"), path))
 	old.Close()
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {

@@ -40,9 +40,9 @@ type loads struct {
 // expects reports whether rules come from an origin.
 func (s *Sidecar) expects(from origin) bool {
 	if from == fromXDS {
-		return s.xds != nil
+		return s.updates.xds != nil
 	}
-	return s.files != nil
+	return s.updates.files != nil
 }
 
 func (s *Sidecar) loadsDegraded() []string {
@@ -50,7 +50,7 @@ func (s *Sidecar) loadsDegraded() []string {
 	for from, name := range originNames {
 		switch {
 		case !s.expects(origin(from)):
-		case !s.loads.good[from].Load():
+		case !s.updates.loads.good[from].Load():
 			parts = append(parts, name+": no good load yet")
 		case s.newestRefused(origin(from)):
 			parts = append(parts, name+": the newest load was refused, the last good one is in use")
@@ -62,7 +62,7 @@ func (s *Sidecar) loadsDegraded() []string {
 // complete reports whether there was a good load from each origin.
 func (s *Sidecar) complete() bool {
 	for from := range origins {
-		if s.expects(from) && !s.loads.good[from].Load() {
+		if s.expects(from) && !s.updates.loads.good[from].Load() {
 			return false
 		}
 	}
@@ -81,33 +81,37 @@ func (s *Sidecar) unready() string {
 func (s *Sidecar) publish(from origin, load rules.Load) {
 	s.logProblems(load.Problems)
 	for _, d := range load.Refused {
-		s.telemetry.PublishedRefused()
-		s.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash, "instead", "the ones before stay")
+		s.reports.telemetry.PublishedRefused()
+		s.reports.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash,
+			"instead", "the ones before stay")
 	}
-	s.loads.refused[from].Store(load.Rejected() || len(load.Refused) > 0)
+	s.updates.loads.refused[from].Store(load.Rejected() || len(load.Refused) > 0)
 	if load.Rejected() {
-		s.telemetry.LoadFailed()
+		s.reports.telemetry.LoadFailed()
 		s.refused(from, load)
 		return
 	}
-	s.loads.mu.Lock()
-	defer s.loads.mu.Unlock()
-	s.loads.last[from] = load
+	s.updates.loads.mu.Lock()
+	defer s.updates.loads.mu.Unlock()
+	s.updates.loads.last[from] = load
 	set, hash := s.join()
-	s.observer.Use(set)
-	s.engine.Use(set)
-	s.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.loads.last[fromFiles].Published, set})
-	s.forget()
-	s.serves(set.Domains())
-	s.records.Reread()
+	s.reports.observer.Use(set)
+	s.counts.engine.Use(set)
+	s.updates.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.updates.loads.last[fromFiles].Published, set})
+	if s.counts.redis != nil {
+		s.counts.redis.Forget() // what was spent may have room now
+		s.counts.redis.Serve(set.Domains())
+	}
+	s.counts.records.Reread()
 	before := s.complete()
-	s.loads.good[from].Store(true)
+	s.updates.loads.good[from].Store(true)
 	if !before && s.complete() && s.cfg.Rules.Required {
 		s.setHealth(healthv1.HealthCheckResponse_SERVING)
-		s.loadLog.Info("ready: there are rules now")
+		s.reports.loadLog.Info("ready: there are rules now")
 	}
-	s.telemetry.Loaded(hash, time.Now())
-	s.loadLog.Info("rules loaded", append(s.described(from, load), "domains", len(set.Domains()), "limits", limits(set), "hash", hash)...)
+	s.reports.telemetry.Loaded(hash, time.Now())
+	s.reports.loadLog.Info("rules loaded", append(s.described(from, load), "domains", len(set.Domains()), "limits",
+		limits(set), "hash", hash)...)
 }
 
 func (s *Sidecar) logProblems(problems []descriptors.Problem) {
@@ -117,22 +121,22 @@ func (s *Sidecar) logProblems(problems []descriptors.Problem) {
 			level = slog.LevelWarn
 		}
 		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
-		s.loadLog.Log(context.Background(), level, line)
+		s.reports.loadLog.Log(context.Background(), level, line)
 	}
 }
 
-// join makes one set of the last good loads. Domains of a management server hide those of files, and each change of that is logged.
-// The caller holds loads.mu.
+// join makes one set of the last good loads. Domains of a management server hide those of files, and each change of
+// that is logged. The caller holds loads.mu.
 func (s *Sidecar) join() (set *descriptors.Set, hash string) {
-	files, server := &s.loads.last[fromFiles], &s.loads.last[fromXDS]
+	files, server := &s.updates.loads.last[fromFiles], &s.updates.loads.last[fromXDS]
 	if server.Set == nil {
 		return files.Set, files.Hash
 	}
 	set, hidden := files.Set.With(server.Set)
-	if !slices.Equal(hidden, s.loads.hidden) {
+	if !slices.Equal(hidden, s.updates.loads.hidden) {
 		s.logProblems(hidden)
 	}
-	s.loads.hidden = hidden
+	s.updates.loads.hidden = hidden
 	sum := sha256.Sum256([]byte(files.Hash + " " + server.Hash))
 	return set, hex.EncodeToString(sum[:6])
 }
@@ -145,14 +149,14 @@ func limits(set *descriptors.Set) (count int) {
 	return count
 }
 
-// refused says why a load was not taken, and what is in use instead.
+// refused logs why a load was not taken, and what is in use instead.
 func (s *Sidecar) refused(from origin, load rules.Load) {
 	instead := "the last good rules stay"
-	if s.inUse.Load() == nil {
+	if s.updates.inUse.Load() == nil {
 		instead = "there are no rules yet, so every request is admitted"
 	}
 	if load.Err != nil {
-		s.loadLog.Error("rules not loaded: "+load.Err.Error(), "instead", instead)
+		s.reports.loadLog.Error("rules not loaded", "error", load.Err, "instead", instead)
 		return
 	}
 	errors := 0
@@ -161,23 +165,23 @@ func (s *Sidecar) refused(from origin, load rules.Load) {
 			errors++
 		}
 	}
-	s.loadLog.Error("rules refused", append(s.described(from, load), "errors", errors, "instead", instead)...)
+	s.reports.loadLog.Error("rules refused", append(s.described(from, load), "errors", errors, "instead", instead)...)
 }
 
 // domains are the names of those that there are rules for now.
 func (s *Sidecar) domains() []string {
-	set := s.engine.Rules()
+	set := s.counts.engine.Rules()
 	if set == nil {
 		return nil
 	}
 	return set.Domains()
 }
 
-// newestRefused reports whether the newest load of an origin was refused. A management server tells that itself: where it goes back to the
-// rules that are in use, there is no new load.
+// newestRefused reports whether the newest load of an origin was refused. A management server reports that itself:
+// where it goes back to the rules that are in use, no load follows.
 func (s *Sidecar) newestRefused(from origin) bool {
 	if from == fromXDS {
-		return s.xds.Status().Refused != ""
+		return s.updates.xds.Status().Refused != ""
 	}
-	return s.loads.refused[from].Load()
+	return s.updates.loads.refused[from].Load()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -17,19 +18,10 @@ import (
 func put(t *testing.T, address, level string) (int, string) {
 	t.Helper()
 	client := browser()
-	r, err := http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level)))(t)
+	answer := must.Get(client.Do(r))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(body)
 }
 
@@ -38,7 +30,7 @@ func TestTheLevelChangesWhileItRuns(t *testing.T) {
 	debug := s.Addresses().Debug
 	expectPage(t, debug, "/loglevel", 200, "info\n")
 	shows := func(name string) bool {
-		s.Sidecar.log.Debug(name)
+		s.reports.log.Debug(name)
 		return s.logs(name) == nil
 	}
 	if shows("before") {
@@ -50,7 +42,8 @@ func TestTheLevelChangesWhileItRuns(t *testing.T) {
 		after string
 		shows bool
 	}{
-		{"DEBUG", 200, "debug", true}, {"loud", 400, "debug", true}, {"error", 200, "error", false}, {"trace", 200, "trace", true},
+		{"DEBUG", 200, "debug", true}, {"loud", 400, "debug", true}, {"error", 200, "error", false},
+		{"trace", 200, "trace", true},
 	} {
 		code, _ := put(t, debug, step.put)
 		if code != step.code {
@@ -73,12 +66,13 @@ func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 			s.halt(t)
 			text := s.log.String()
 			allowed := strings.Count(text, " outcome=allowed status=200 took_us=")
-			refused := strings.Count(text, "msg=decision door=rls domain=shop rule=user scope=descriptor outcome=refused status=429 took_us=")
+			refused := strings.Count(text, "msg=decision door=rls domain=shop rule=user scope=descriptor "+
+				"outcome=refused status=429 took_us=")
 			if allowed != want[0] || refused != want[1] {
 				t.Errorf("%d admissions and %d refusals are logged, want %d and %d", allowed, refused, want[0], want[1])
 			}
 			if which == "all" && !strings.Contains(text, "msg=decision door=json domain=shop") {
-				t.Error("no line tells of the decision over HTTP")
+				t.Error("no line has the decision over HTTP")
 			}
 			if strings.Contains(text, "in-person") {
 				t.Error("the log names a client")
@@ -91,19 +85,13 @@ func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+servers.FreeAddr(t)) // not the machine's collector
 	s := begin(t, twoPerYear, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
 	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body)))(t)
 	r.Header.Set("b3", "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1")
 	client := browser()
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Do(r))(t)
 	answer.Body.Close()
 	servers.Await(t, "the decision in the log", func() error { return s.logs("msg=decision door=json") })
-	err = s.logs("trace_id=0af7651916cd43dd8448eb211c80319c")
+	err := s.logs("trace_id=0af7651916cd43dd8448eb211c80319c")
 	if err != nil {
 		t.Error(err)
 	}
@@ -126,7 +114,8 @@ func (r *running) lines(t *testing.T) []map[string]any {
 
 // hostile are values that would break a log that believes them.
 var hostile = []string{
-	"\r\n{\"level\":\"error\",\"@message\":\"forged\"}\r\n", "\x1b[2J\u009b31m", "a\u2028b\u2029c", "\u202e", "\x00\x7f",
+	"\r\n{\"level\":\"error\",\"@message\":\"forged\"}\r\n", "\x1b[2J\u009b31m", "a\u2028b\u2029c", "\u202e",
+	"\x00\x7f",
 	strings.Repeat("\n", 64<<10), strings.Repeat("x", 64<<10),
 }
 
@@ -135,36 +124,38 @@ func TestClientsWriteNoLinesIntoTheLog(t *testing.T) {
 	s := beginWith(t, store, twoPerYear, "LOG_FORMAT=json", "LOG_LEVEL=trace", "LOG_DECISIONS=all")
 	for _, value := range hostile {
 		store.do(func() { panic(errors.New("while counting " + value)) })
-		body, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":%s}]}]}`, body))
-		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%s,"descriptors":[{"entries":[{"key":%[1]s,"value":%[1]s}]}]}`, body))
-		s.observer.StoreFailed("error", errors.New(value))
-		s.Sidecar.log.Info("event", "value", value)
+		body := must.Get(json.Marshal(value))(t)
+		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user",`+
+			`"value":%s}]}]}`, body))
+		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%s,"descriptors":[{"entries":[{"key":%[1]s,"value":%[1]s}`+
+			`]}]}`, body))
+		s.reports.observer.StoreFailed("error", errors.New(value))
+		s.reports.log.Info("event", "value", value)
 	}
 	s.halt(t)
 	events := map[string]int{}
 	for _, line := range s.lines(t) {
 		events[line["@message"].(string)]++
 	}
-	if events["forged"] > 0 || events["decision"] != 2*len(hostile) || events["panic, recovered"] != 1 || events["event"] != len(hostile) {
+	if events["forged"] > 0 || events["decision"] != 2*len(hostile) || events["panic, recovered"] != 1 ||
+		events["event"] != len(hostile) {
 		t.Errorf("the log holds %v, want %d decisions, one panic and nothing forged", events, 2*len(hostile))
 	}
 }
 
 func TestPanicsAndErrorsTellNoSecrets(t *testing.T) {
-	secrets := []string{"canary-url-password", "canary-auth-password", "canary-key-secret", "canary-header-value", "canary-sentinel"}
+	secrets := []string{"canary-url-password", "canary-auth-password", "canary-key-secret", "canary-header-value",
+		"canary-sentinel"}
 	for _, format := range []string{"json", "text"} {
 		store := new(scripted)
 		s := beginWith(t, store, twoPerYear, "LOG_FORMAT="+format,
-			"REDIS_URL=redis://user:"+secrets[0]+"@127.0.0.1:1", "REDIS_AUTH=user:"+secrets[1], "KEY_SECRET="+secrets[2],
+			"REDIS_URL=redis://user:"+secrets[0]+"@127.0.0.1:1", "REDIS_AUTH=user:"+secrets[1],
+			"KEY_SECRET="+secrets[2],
 			"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secrets[3], "REDIS_SENTINEL_AUTH="+secrets[4])
 		all := strings.Join(secrets, " ")
 		store.do(func() { panic(errors.New("login with " + all)) })
 		sendJSON(t, s, "shop", "user", "alice", "")
-		s.observer.StoreFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
+		s.reports.observer.StoreFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
 		servers.Await(t, "the panic in the log", func() error { return s.logs("panic, recovered") })
 		if err := s.logs("login with *** *** *** *** ***"); err != nil {
 			t.Error(err)
@@ -181,14 +172,16 @@ func TestPasswordsInFilesStayOutOfTheLog(t *testing.T) {
 	folder := t.TempDir()
 	files := map[string]string{}
 	var environ []string
-	for _, name := range []string{"REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH_FILE", "REDIS_PERSECOND_AUTH_FILE", "REDIS_PERSECOND_SENTINEL_AUTH_FILE"} {
+	for _, name := range []string{"REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH_FILE", "REDIS_PERSECOND_AUTH_FILE",
+		"REDIS_PERSECOND_SENTINEL_AUTH_FILE"} {
 		files[name] = filepath.Join(folder, name)
 		write(t, files[name], "user:canary-of-"+name+"\n")
 		environ = append(environ, name+"="+files[name])
 	}
-	s := begin(t, twoPerYear, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1")...)
+	s := begin(t, twoPerYear, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true",
+		"REDIS_PERSECOND_URL=127.0.0.1:1")...)
 	for name := range files {
-		s.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
+		s.reports.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
 		if s.logs("canary-of-"+name) == nil {
 			t.Errorf("the log shows the password of %s:\n%s", name, s.log)
 		}

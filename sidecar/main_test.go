@@ -22,12 +22,14 @@ import (
 
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	// The client library looks once a second whether a server that was away is back, and notices only then that it was closed.
+	// The client library looks once a second whether a server that was away is back, and notices only then that it was
+	// closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -39,21 +41,21 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 2}
 `
 
-// journal is a log that may be read while it is written.
-type journal struct {
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
 // Write appends to the log.
-func (j *journal) Write(b []byte) (int, error) {
+func (j *logBuffer) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(b)
 }
 
 // String is all that was written so far.
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -62,7 +64,7 @@ func (j *journal) String() string {
 // running is a sidecar that a test started.
 type running struct {
 	*Sidecar
-	log   *journal
+	log   *logBuffer
 	rules string // its file
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -93,11 +95,13 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 	return launch(t, counter, file, append([]string{"RULES=" + file}, environ...)...)
 }
 
-// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for the test.
+// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for
+// the test.
 func launch(t testing.TB, counter engine.Counter, file string, environ ...string) *running {
 	t.Helper()
-	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)
-	r := &running{log: new(journal), rules: file, done: make(chan struct{})}
+	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"},
+		environ...)...)
+	r := &running{log: new(logBuffer), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
 	s, err := assemble(cfg, World{}, counter)
 	if err != nil {
@@ -153,10 +157,7 @@ func (r *running) awaitLog(t testing.TB, text string) {
 
 func write(t testing.TB, file, text string) {
 	t.Helper()
-	err := os.WriteFile(file, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // dial connects to an address until the test ends.
@@ -165,10 +166,7 @@ func dial(t testing.TB, address string, options ...grpc.DialOption) *grpc.Client
 	if len(options) == 0 {
 		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient("passthrough:///"+address, options...))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -178,8 +176,9 @@ func ask(conn *grpc.ClientConn, user string) (ratelimitv3.RateLimitResponse_Code
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	answer, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
-		Domain:      "shop",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+		Domain: "shop",
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
 	})
 	return answer.GetOverallCode(), err
 }
@@ -230,7 +229,7 @@ func expectPage(t *testing.T, address, path string, code int, text string) {
 	}
 }
 
-// scripted is a store that does what a test says before it admits.
+// scripted is a store that runs a function of the test before it admits.
 type scripted struct {
 	mu   sync.Mutex // guards then
 	then func()

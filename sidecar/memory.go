@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 const (
@@ -42,11 +42,11 @@ const leastResponse = 4 << 20
 // leastPeers is what peers may hold on the smallest machine: 256 connections.
 const leastPeers = 256 * grpcBytes
 
-// spacious is the memory limit that is assumed where there is none.
+// spacious is the memory limit that is assumed without one.
 const spacious = 2 << 30
 
-// budgetOf divides a part of the memory limit: together a little more than half of it, without the rules of a management server. The rest is
-// for what is not bounded by bytes (goroutines, rules of files) and for garbage.
+// budgetOf divides a part of the memory limit: together a little more than half of it, without the rules of a
+// management server. The rest is for what is not bounded by bytes (goroutines, rules of files) and for garbage.
 func budgetOf(m settings.Memory, root fs.FS) budget {
 	limit := allowedMemory(m, root)
 	if limit == unlimited {
@@ -54,11 +54,13 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	}
 	return budget{
 		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
-		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8, response: max(leastResponse, limit/32),
+		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8,
+		response: max(leastResponse, limit/32),
 	}
 }
 
-// allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
+// allowedMemory is how much memory the process may take: GOMEMLIMIT or, where that is more or not set,
+// the limit of its cgroup.
 func allowedMemory(m settings.Memory, root fs.FS) int64 {
 	allowed := cgroupLimit(root)
 	if m.Limit != "" {
@@ -106,8 +108,8 @@ func cgroupLimit(root fs.FS) int64 {
 	return least
 }
 
-// leastUpwards is the least limit of a cgroup and of those above it. In a container the path may be that of the host, which
-// does not exist here; the container's own cgroup is then the topmost.
+// leastUpwards is the least limit of a cgroup and of those above it. In a container the path may be that of the host,
+// which does not exist here; the container's own cgroup is then the topmost.
 func leastUpwards(root fs.FS, base, cgroup, file string) int64 {
 	least := int64(unlimited)
 	for dir := path.Join("/", cgroup); ; dir = path.Dir(dir) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // machine is a file system with these files.
@@ -30,13 +30,19 @@ func TestTheCgroupSaysHowMuchMemoryThereIs(t *testing.T) {
 		{"no cgroups", nil, unlimited},
 		{"version 2, a container", []string{own, "0::/\n", v2 + "memory.max", "268435456\n"}, 256 << 20},
 		{"version 2, no limit", []string{own, "0::/\n", v2 + "memory.max", "max\n"}, unlimited},
-		{"version 2, a service", []string{own, "0::/system.slice/spillway.service\n", v2 + "system.slice/spillway.service/memory.max", "4096\n"}, 4096},
-		{"version 2, a limit above", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "max\n", v2 + "pod/memory.max", "8192\n"}, 8192},
-		{"version 2, the least counts", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "8192\n", v2 + "pod/memory.max", "4096\n"}, 4096},
+		{"version 2, a service", []string{own, "0::/system.slice/spillway.service\n",
+			v2 + "system.slice/spillway.service/memory.max", "4096\n"}, 4096},
+		{"version 2, a limit above", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "max\n",
+			v2 + "pod/memory.max", "8192\n"}, 8192},
+		{"version 2, the least counts", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "8192\n",
+			v2 + "pod/memory.max", "4096\n"}, 4096},
 		{"version 2, outside of the namespace", []string{own, "0::/../../other\n", v2 + "memory.max", "4096\n"}, 4096},
-		{"version 1", []string{own, "5:cpu,cpuacct:/a\n4:memory:/a\n0::/\n", v1 + "a/memory.limit_in_bytes", "4096\n"}, 4096},
-		{"version 1, a path of the host", []string{own, "4:memory:/docker/0123\n", v1 + "memory.limit_in_bytes", "4096\n"}, 4096},
-		{"version 1, no limit", []string{own, "4:memory:/\n", v1 + "memory.limit_in_bytes", "9223372036854771712\n"}, unlimited},
+		{"version 1", []string{own, "5:cpu,cpuacct:/a\n4:memory:/a\n0::/\n", v1 + "a/memory.limit_in_bytes", "4096\n"},
+			4096},
+		{"version 1, a path of the host", []string{own, "4:memory:/docker/0123\n", v1 + "memory.limit_in_bytes",
+			"4096\n"}, 4096},
+		{"version 1, no limit", []string{own, "4:memory:/\n", v1 + "memory.limit_in_bytes", "9223372036854771712\n"},
+			unlimited},
 		{"nonsense", []string{own, "nonsense\n0::/\n\n", v2 + "memory.max", "-1\n"}, unlimited},
 	} {
 		if got := cgroupLimit(machine(c.files...)); got != c.want {
@@ -52,7 +58,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		debug.SetMemoryLimit(limit)
 	})
 	root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "10737418240\n")
-	const given = 7 << 30 // stands for what the runtime read from GOMEMLIMIT
+	const given = 7 << 30 // as the runtime would read it from GOMEMLIMIT
 	for _, c := range []struct {
 		name   string
 		memory settings.Memory
@@ -86,7 +92,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 func TestCachesShareTheMemoryLimit(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(limit) })
-	debug.SetMemoryLimit(1 << 40) // stands for what the runtime read from GOMEMLIMIT
+	debug.SetMemoryLimit(1 << 40) // as the runtime would read it from GOMEMLIMIT
 	cgroup := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "268435456\n")
 	for _, c := range []struct {
 		name   string

@@ -9,16 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// statsdServer listens as statsd does, and hands on what the first connection brings.
+// statsdServer listens as statsd does, and returns what the first connection sends.
 func statsdServer(t *testing.T) (port string, lines <-chan string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	got := make(chan string, 1000)
 	go func() {
@@ -38,7 +36,8 @@ func statsdServer(t *testing.T) (port string, lines <-chan string) {
 
 func TestStatsdGetsWhatWasCounted(t *testing.T) {
 	port, lines := statsdServer(t)
-	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
+	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port,
+		"STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
 	for range 3 {
 		sendJSON(t, s, "shop", "user", "alice", "")
 	}
@@ -71,10 +70,7 @@ func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
 }
 
 func TestEveryMetricOfASidecarIsInTheReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "USE_DOG_STATSD=true", "LOG_DECISIONS=all")
 	sendJSON(t, s, "shop", "user", "alice", "")

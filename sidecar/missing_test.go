@@ -10,21 +10,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for that user's, without its name in the open.
+// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for
+// that user's, without its name in the open.
 func TestMissingRecordsAreAskedFor(t *testing.T) {
 	server := servers.StartRedis(t)
-	keys := descriptors.NewRecordKeys("", []byte("sesame"))
-	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
+	keys := keys.NewNames("", []byte("sesame"))
+	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10),
+		"|filling")
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
-	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
+	t.Cleanup(peers.Receive(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
 	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string
@@ -38,14 +41,8 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 		}
 	})
 	var question peers.MissingRecords
-	err := json.Unmarshal([]byte(body), &question)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := keys.Show(question.Hidden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &question))
+	text := must.Get(keys.Show(question.Hidden))(t)
 	if strings.Contains(body, "alice") || strings.Contains(string(question.Hidden), "alice") {
 		t.Errorf("the name is in the open: %s", body)
 	}

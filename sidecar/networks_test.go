@@ -10,46 +10,49 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // openBook opens the records in a Redis, or without one those of a sidecar alone, as a sidecar does.
-func openBook(t *testing.T, server *servers.Redis, bytes int64) *records.Book {
+func openBook(t *testing.T, server *servers.Redis, bytes int64) *profiles.Book {
 	t.Helper()
-	cfg := records.Config{Prepare: prepareRecord, Patience: time.Minute, Bytes: bytes}
+	cfg := profiles.Config{Prepare: prepareRecord, Patience: time.Minute, Bytes: bytes}
 	if server != nil {
-		cfg.Redis = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}, Silence: time.Minute})
+		cfg.Redis = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}},
+			Silence: time.Minute})
 		t.Cleanup(cfg.Redis.Close)
-		keys := descriptors.NewRecordKeys("", nil)
+		keys := keys.NewNames("", nil)
 		cfg.Index, cfg.Publish = keys.Shared("index"), func(context.Context, string, string) error { return nil }
-		cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
+		cfg.Key = func(id *profiles.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
 	}
-	book := records.New(cfg)
+	book := profiles.New(cfg)
 	t.Cleanup(func() { book.Close() })
 	book.Ready(t.Context())
 	return book
 }
 
 // change changes the record of a network.
-func change(t *testing.T, book *records.Book, network string, edit func(*records.Record)) {
+func change(t *testing.T, book *profiles.Book, network string, edit func(*profiles.Record)) {
 	t.Helper()
-	id := records.Identity{Domain: "shop", Kind: records.Network, Network: netip.MustParsePrefix(network)}
+	id := profiles.Identity{Domain: "shop", Kind: profiles.Network, Network: netip.MustParsePrefix(network)}
 	_, _, err := book.Change(t.Context(), id, "tester", edit)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// matched is what rules and records say about a request from an address.
-func matched(t *testing.T, set *descriptors.Set, book *records.Book, address string) (m descriptors.Match) {
+// matched is what rules and records do with a request from an address.
+func matched(t *testing.T, set *descriptors.Set, book *profiles.Book, address string) (m descriptors.Match) {
 	t.Helper()
-	req := &descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "remote_address", Value: address}}}}}
+	req := &descriptors.Request{Domain: "shop",
+		Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "remote_address", Value: address}}}}}
 	var who descriptors.Who
 	var found descriptors.Records
 	set.Who(req, &m, &who)
-	if (known{book}).Look(t.Context(), "shop", &who, &found) {
+	if book.Look(t.Context(), "shop", &who, &found) {
 		req.Records = &found
 	}
 	set.Match(req, &m)
@@ -68,8 +71,10 @@ func shop(t *testing.T, rules ...descriptors.Rule) *descriptors.Set {
 
 func TestABlockThatIsOverDoesNotHideThatOfTheNetwork(t *testing.T) {
 	book := openBook(t, nil, 0)
-	change(t, book, "192.0.2.0/24", func(r *records.Record) { r.Block = &records.Block{} })
-	change(t, book, "192.0.2.7/32", func(r *records.Record) { r.Block = &records.Block{Until: time.Now().Add(-time.Second)} })
+	change(t, book, "192.0.2.0/24", func(r *profiles.Record) { r.Block = &profiles.Block{} })
+	change(t, book, "192.0.2.7/32", func(r *profiles.Record) {
+		r.Block = &profiles.Block{Until: time.Now().Add(-time.Second)}
+	})
 	for _, address := range []string{"192.0.2.8", "192.0.2.7"} {
 		if m := matched(t, shop(t), book, address); m.Block == nil {
 			t.Errorf("%s passes, and 192.0.2.0/24 is blocked for ever", address)
@@ -81,9 +86,10 @@ func TestABlockThatIsOverDoesNotHideThatOfTheNetwork(t *testing.T) {
 func TestTheRecordOfTheSmallestNetworkCounts(t *testing.T) {
 	redis := servers.StartRedis(t)
 	operator := openBook(t, redis, 0)
-	change(t, operator, "10.1.2.3/32", func(r *records.Record) { r.Block = &records.Block{Lifted: true} })
-	change(t, operator, "10.0.0.0/8", func(r *records.Record) { r.Note = "the old office" })
-	set := shop(t, descriptors.Rule{Name: "office", Action: descriptors.Block, Match: descriptors.Conditions{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
+	change(t, operator, "10.1.2.3/32", func(r *profiles.Record) { r.Block = &profiles.Block{Lifted: true} })
+	change(t, operator, "10.0.0.0/8", func(r *profiles.Record) { r.Note = "the old office" })
+	set := shop(t, descriptors.Rule{Name: "office", Action: descriptors.Block,
+		Match: descriptors.Conditions{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
 	book := openBook(t, redis, 0)
 	for _, how := range []string{"asked for", "cached"} {
 		if m := matched(t, set, book, "10.1.2.3"); m.Block != nil {
@@ -101,7 +107,10 @@ func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
 	book := openBook(t, servers.StartRedis(t), 1<<20)
 	name := func(n int) string { return fmt.Sprintf("user-%04d", n) }
 	for n := range users {
-		_, _, err := book.Change(t.Context(), records.Identity{Domain: "shop", Kind: records.User, Name: name(n)}, "tester", func(r *records.Record) { r.Tier = "pro" })
+		_, _, err := book.Change(t.Context(), profiles.Identity{Domain: "shop", Kind: profiles.User, Name: name(n)},
+			"tester", func(r *profiles.Record) {
+				r.Tier = "pro"
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,24 +127,25 @@ func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
 		message := name(n) + strings.Repeat("x", longest)
 		who := descriptors.Who{User: message[:len(name(n))]}
 		var found descriptors.Records
-		if !(known{book}).Look(t.Context(), "shop", &who, &found) || found.User.Tier != "pro" {
+		if !book.Look(t.Context(), "shop", &who, &found) || found.User.Tier != "pro" {
 			t.Fatalf("%s has no record", who.User)
 		}
 	}
 	if grown := heap() - before; grown > users*longest/4 {
-		t.Errorf("%d cached records take %d KiB, as if they kept the messages of their requests; the cache counts %d KiB", users, grown>>10, book.Stats().Bytes>>10)
+		t.Errorf("%d cached records take %d KiB, as if they kept the messages of their requests; the cache counts "+
+			"%d KiB", users, grown>>10, book.Stats().Bytes>>10)
 	}
 }
 
 // TestARecordHasAtMostSixteenLimits prepares a record that something else than the API has written: the first limits
 // hold.
 func TestARecordHasAtMostSixteenLimits(t *testing.T) {
-	var written records.Record
+	var written profiles.Record
 	for n := range 500 {
-		one := records.Limit{Name: fmt.Sprint("limit ", n), Count: 5, Per: time.Minute, Algorithm: "fixed_window"}
+		one := profiles.Limit{Name: fmt.Sprint("limit ", n), Count: 5, Per: time.Minute, Algorithm: "fixed_window"}
 		written.Limits = append(written.Limits, one)
 	}
-	ann := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
+	ann := profiles.Identity{Domain: "shop", Kind: profiles.User, Name: "ann"}
 	prepared, _ := prepareRecord(&ann, &written).(*descriptors.Record)
 	if prepared == nil || len(prepared.Limits) != 16 || prepared.Limits[15].Name != "limit 15" {
 		t.Errorf("the record is prepared as %v", prepared)

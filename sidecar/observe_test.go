@@ -24,7 +24,8 @@ descriptors:
 // sendJSON posts one descriptor with a key and a value to a domain.
 func sendJSON(t *testing.T, s *running, domain, key, value, more string) {
 	t.Helper()
-	post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[{"key":%q,"value":%q}]%s}]}`, domain, key, value, more))
+	post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[{"key":%q,"value":%q}]%s}]}`,
+		domain, key, value, more))
 }
 
 func TestEveryRequestIsCounted(t *testing.T) {

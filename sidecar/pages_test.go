@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestNoPortAnswersPagesOfOthers asks every route as a page of another origin does, and the pages with something to
@@ -38,19 +40,13 @@ func TestNoPortAnswersPagesOfOthers(t *testing.T) {
 // askAs gets a page under the name of a host, with one more header.
 func askAs(t *testing.T, url, host, header string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	r.Host = host
 	if name, value, ok := strings.Cut(header, ": "); ok {
 		r.Header.Set(name, value)
 	}
 	client := browser()
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client.Do(r))(t)
 	answer.Body.Close()
 	return answer.StatusCode
 }

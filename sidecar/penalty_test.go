@@ -16,10 +16,12 @@ rules:
   - { name: each, scope: user, limit: 99/1h }
 `
 
-// TestADomainsPenaltyInACluster holds that sidecars share one record per client, wherever in a cluster the rules count that refuse it.
+// TestADomainsPenaltyInACluster holds that sidecars share one record per client, wherever in a cluster the rules count
+// that refuse it.
 func TestADomainsPenaltyInACluster(t *testing.T) {
 	c := servers.StartCluster(t)
-	environ := []string{"REDIS_TYPE=CLUSTER", "REDIS_URL=" + strings.Join(c.Addrs()[:2], ","), "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}
+	environ := []string{"REDIS_TYPE=CLUSTER", "REDIS_URL=" + strings.Join(c.Addrs()[:2], ","), "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s"}
 	const counter, record = "rl1:{shop}:global:all:1:tb", "rl1:{shop|alice}:client:~penalty:penalty:pn"
 	if c.SlotOf(t, counter) == c.SlotOf(t, record) {
 		t.Fatal("the counter and the record lie in one slot, so the test shows nothing")

@@ -10,26 +10,23 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/store"
 )
 
 // publishedWithin bounds how long the documents are waited for.
 const publishedWithin = time.Second
 
-// readPublished returns what reads the documents that are published.
-func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, error) {
+// readPublished reads the documents that are published.
+func (s *Sidecar) readPublished() ([]rules.Document, error) {
 	key := s.recordKeys().Shared(rules.PublishedKey)
-	return func() ([]rules.Document, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), publishedWithin)
-		defer cancel()
-		reply, err := shared.Client().Ask(ctx, key, "HGETALL", key)
-		if err != nil {
-			return nil, err
-		}
-		return documents(reply)
+	ctx, cancel := context.WithTimeout(context.Background(), publishedWithin)
+	defer cancel()
+	reply, err := s.counts.redis.Client().Ask(ctx, key, "HGETALL", key)
+	if err != nil {
+		return nil, err
 	}
+	return documents(reply)
 }
 
 // documents reads the reply about the documents: the name of a domain and its document, one after the other.
@@ -57,13 +54,13 @@ func documents(reply any) (all []rules.Document, err error) {
 // keysOf returns what looks up API keys of a domain that no rule file has.
 func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
 	return func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
-		if !s.records.Kinds(domain).Has(records.Secret) {
+		if !s.counts.records.Kinds(domain).Has(profiles.Secret) {
 			return identity.Key{}, false
 		}
-		id := records.Identity{Domain: domain, Kind: records.Secret, Name: hex.EncodeToString(digest[:])}
-		value, fresh := s.records.Cached(&id)
+		id := profiles.Identity{Domain: domain, Kind: profiles.Secret, Name: hex.EncodeToString(digest[:])}
+		value, fresh := s.counts.records.Cached(&id)
 		if !fresh {
-			value = s.records.Ask(ctx, []records.Identity{id})[0]
+			value = s.counts.records.Ask(ctx, []profiles.Identity{id})[0]
 		}
 		key, known := value.(*identity.Key)
 		if !known || key == nil {
@@ -74,9 +71,10 @@ func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byt
 }
 
 // prepareKey is the API key of a record in the terms of package identity.
-func prepareKey(r *records.Record) any {
+func prepareKey(r *profiles.Record) any {
 	if r.Key == nil {
 		return nil
 	}
-	return &identity.Key{ID: r.Key.ID, User: r.Key.User, Tier: r.Key.Tier, Expires: r.Key.Expires, Revoked: r.Key.Revoked}
+	return &identity.Key{ID: r.Key.ID, User: r.Key.User, Tier: r.Key.Tier, Expires: r.Key.Expires,
+		Revoked: r.Key.Revoked}
 }

@@ -9,27 +9,28 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
-// recordTo makes a sidecar record, to nowhere.
+// toNowhere makes a sidecar with a store of a test record, once recordTo has given it where to.
+var toNowhere = []string{"RECORD=true", "REDIS_URL=127.0.0.1:1"}
+
+// recordTo makes a sidecar record, and drops what it writes.
 func recordTo(t testing.TB, s *Sidecar) {
-	cfg := record.Config{
-		AllowedIn: 100, Append: func(string, *record.Entry) error { return nil }, Name: s.recordKeys().Identity,
+	cfg := journal.Config{
+		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,
 	}
-	for o := range engine.Outcomes {
-		cfg.Outcomes = append(cfg.Outcomes, o.String())
-	}
-	s.recorder = record.New(cfg)
-	t.Cleanup(func() { s.recorder.Close() })
+	s.counts.journal = journal.New(cfg)
+	t.Cleanup(func() { s.counts.journal.Close() })
 }
 
 // served returns what serves a call behind grpc: codec, interceptor, door, engine, store, metrics and record.
 func served(t testing.TB, s *Sidecar, service string, message proto.Message) func() {
 	doors := registered{}
 	s.register(doors)
-	intercept, codec := s.intercept(), newCodec()
+	intercept, codec := s.intercept(), door.NewCodec()
 	wire, err := proto.Marshal(message)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ func served(t testing.TB, s *Sidecar, service string, message proto.Message) fun
 
 // TestARecordedCallHasTheSameBudget: the record allocates nothing for a call.
 func TestARecordedCallHasTheSameBudget(t *testing.T) {
-	s := begin(t, budgetRules)
+	s := beginWith(t, memory.New(memory.Config{}), budgetRules, toNowhere...)
 	recordTo(t, s.Sidecar)
 	for _, b := range budgets {
 		got := testing.AllocsPerRun(1000, served(t, s.Sidecar, b.service, b.message))
@@ -63,13 +64,14 @@ func TestARecordedCallHasTheSameBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordedCall measures the processor time of what is ours of a call behind grpc, with and without the record, in turns.
+// BenchmarkRecordedCall measures the processor time of what is ours of a call behind grpc, with and without the record,
+// in turns.
 func BenchmarkRecordedCall(b *testing.B) {
 	for _, of := range budgets {
 		b.Run(of.name, func(b *testing.B) {
 			var calls [2]func()
 			for with := range calls {
-				s := begin(b, budgetRules)
+				s := beginWith(b, memory.New(memory.Config{}), budgetRules, toNowhere[:with*2]...)
 				if with == 1 {
 					recordTo(b, s.Sidecar)
 				}

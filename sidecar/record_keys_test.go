@@ -5,8 +5,8 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -14,8 +14,8 @@ import (
 func (c *copied) keyed() map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Keys {
-		sum[r.Key] += r.Requests
-		sum[r.Key+" refused"] += r.Refused
+		sum[r.Name] += r.Requests
+		sum[r.Name+" refused"] += r.Refused
 	}
 	return sum
 }
@@ -23,32 +23,19 @@ func (c *copied) keyed() map[string]int64 {
 // TestKeysOfTheRateLimitService are counted beside their users, by names that do not show them.
 func TestKeysOfTheRateLimitService(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
+	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n"+
+		"  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
 	client := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC))
 	for range 3 {
-		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}, {Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
+			Descriptors: []*commonv3.RateLimitDescriptor{
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
+			}}))(t)
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := "key:" + record.KeyOf(secretKey)
+	got := must.Get(readRecord(t, s))(t)
+	key := "key:" + journal.KeyOf(secretKey)
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
 	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})
-}
-
-// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
-func TestWhatIsShownOfAnAPIKey(t *testing.T) {
-	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
-		asked := descriptors.Asked{APIKey: value}
-		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
-			t.Errorf("of %q: %q, want %q", value, got, want)
-		}
-	}
 }

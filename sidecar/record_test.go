@@ -18,8 +18,9 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -43,24 +44,22 @@ const secretKey = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // copied is what a control plane has after it has read both streams.
 type copied struct {
-	usage   record.Usage
-	events  []record.Event
+	usage   journal.Rows
+	events  []journal.Event
 	dropped map[string]int64 // by stream
 	ended   map[string]bool
 }
 
-// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out,
+// and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.reports.log, func(string) {}))(t)
 	servers := redis.New(redis.Config{Servers: at})
 	defer servers.Close()
 	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
-	for _, stream := range []string{record.UsageStream, record.EventsStream} {
+	for _, stream := range []string{journal.UsageStream, journal.EventsStream} {
 		key := s.recordKeys().Shared(stream)
 		reply, err := servers.Run(t.Context(), key, "XRANGE", key, "-", "+")
 		if err != nil {
@@ -72,7 +71,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 			for i := 0; i+1 < len(words); i += 2 {
 				fields[words[i].(string)] = words[i+1].(string)
 			}
-			e, err := record.ParseEntry(fields)
+			e, err := journal.ParseEntry(fields)
 			if err != nil {
 				return c, err
 			}
@@ -85,7 +84,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 			last[e.Sidecar] = e.Sequence
 			c.dropped[stream] += e.Dropped
 			c.ended[stream] = e.Ended
-			if err := c.take(stream, e.Rows); err != nil {
+			if err := c.take(e.Rows); err != nil {
 				return c, err
 			}
 		}
@@ -94,16 +93,12 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 }
 
 // take adds the rows of an entry.
-func (c *copied) take(stream string, rows []byte) error {
-	if stream == record.EventsStream {
-		events, err := record.UnmarshalEvents(rows)
-		c.events = append(c.events, events...)
-		return err
-	}
-	u, err := record.UnmarshalUsage(rows)
+func (c *copied) take(rows []byte) error {
+	u, err := journal.Unmarshal(rows)
 	if err != nil {
 		return err
 	}
+	c.events = append(c.events, u.Events...)
 	c.usage.Identities = append(c.usage.Identities, u.Identities...)
 	c.usage.Endpoints = append(c.usage.Endpoints, u.Endpoints...)
 	c.usage.Keys = append(c.usage.Keys, u.Keys...)
@@ -116,7 +111,7 @@ func (c *copied) requests(rule string) map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Identities {
 		if r.Rule == rule {
-			sum[r.Identity+" "+r.Outcome] += r.Requests
+			sum[r.Name+" "+r.Outcome] += r.Requests
 		}
 	}
 	return sum
@@ -126,7 +121,7 @@ func (c *copied) requests(rule string) map[string]int64 {
 func (c *copied) endpoints(t testing.TB) map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Endpoints {
-		sum[r.Endpoint+" "+r.Outcome] += r.Requests
+		sum[r.Name+" "+r.Outcome] += r.Requests
 		if r.Latency.Count() != r.Requests {
 			t.Errorf("%d latencies of %d requests", r.Latency.Count(), r.Requests)
 		}
@@ -139,20 +134,22 @@ func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]
 	t.Helper()
 	all := map[string]string{":path": path}
 	maps.Copy(all, headers)
-	answer, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source:            &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7"}}}},
-		Request:           &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Path: path, Headers: all}},
-		ContextExtensions: map[string]string{"domain": "shop"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(authv3.NewAuthorizationClient(conn).Check(t.Context(),
+		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Source: &authv3.AttributeContext_Peer{
+				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: "192.0.2.7"}}}},
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+				Method: "GET", Path: path, Headers: all}},
+			ContextExtensions: map[string]string{"domain": "shop"},
+		}}))(t)
 	return answer.GetStatus().GetCode() == 0
 }
 
 func TestBothDoorsAreRecorded(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, recordedRules, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "RECORD_REGION=eu", "CACHE_KEY_PREFIX=p")
+	s := begin(t, recordedRules, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "RECORD_REGION=eu",
+		"CACHE_KEY_PREFIX=p")
 	conn := dial(t, s.Addresses().GRPC)
 	expectCodes(t, conn, "bob", codeOK, codeOK, codeOver)
 	if !check(t, conn, "/items/?page=2", nil) || check(t, conn, "/items", nil) {
@@ -160,17 +157,18 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	}
 	check(t, conn, "/", map[string]string{"x-api-key": secretKey})
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1, "ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
-	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
-	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
-	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
-	key := "key:" + record.KeyOf("ci")
+	got := must.Get(readRecord(t, s))(t)
+	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1,
+		"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2,
+		"user:bob refused": 1})
+	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1,
+		"ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1,
+		"/items refused": 1, "/ refused": 1})
+	key := "key:" + journal.KeyOf("ci")
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 1, key + " refused": 1})
-	if !got.ended[record.UsageStream] || !got.ended[record.EventsStream] || len(got.events) != 6 {
+	if !got.ended[journal.UsageStream] || !got.ended[journal.EventsStream] || len(got.events) != 6 {
 		t.Fatalf("ended: %v; %d events, want 6", got.ended, len(got.events))
 	}
 	e := got.events[0]
@@ -182,7 +180,8 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 			t.Errorf("the event of an API key: %+v", one)
 		}
 	}
-	if e.Rule != "reads" || e.Identity != "ip:192.0.2.7" || e.IP != "192.0.2.7" || e.Endpoint != "/items" || e.Count != 1 || e.Limit != 1 || e.Cost != 1 ||
+	if e.Rule != "reads" || e.Identity != "ip:192.0.2.7" || e.IP != "192.0.2.7" || e.Endpoint != "/items" ||
+		e.Count != 1 || e.Limit != 1 || e.Cost != 1 ||
 		e.Status != 429 || e.RetryAfter <= 0 || e.Weight != 1 || time.Since(time.UnixMicro(e.At)) > time.Hour {
 		t.Errorf("the event of a refusal: %+v", e)
 	}
@@ -195,7 +194,8 @@ func wantSums(t testing.TB, what string, got, want map[string]int64) {
 	}
 }
 
-// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms of the record.
+// askMany asks for some users from several goroutines, and returns what was answered, in the terms
+// of the record.
 func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	t.Helper()
 	var mu sync.Mutex
@@ -224,9 +224,9 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 // awaitEntries waits until an entry is written to each stream.
 func (r *running) awaitEntries(t testing.TB) {
 	t.Helper()
-	before := r.recorder.Stats()
+	before := r.counts.journal.Stats()
 	servers.Await(t, "entries of both streams", func() error {
-		now := r.recorder.Stats()
+		now := r.counts.journal.Stats()
 		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
 			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
 		}
@@ -238,7 +238,8 @@ func (r *running) awaitEntries(t testing.TB) {
 func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	proxy := servers.StartProxy(t, redis.Addr)
-	s := begin(t, strings.ReplaceAll(twoPerYear, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=0")
+	s := begin(t, strings.ReplaceAll(twoPerYear, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true",
+		"RECORD_ALLOWED_ONE_IN=0")
 	conn := dial(t, s.Addresses().GRPC)
 	want := askMany(t, conn, 50)
 	proxy.Set(servers.Fault{Mode: servers.DropReplies})
@@ -246,7 +247,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		want[key] += n
 	}
 	servers.Await(t, "a reply to be lost", func() error {
-		if s.recorder.Stats().Failed == 0 {
+		if s.counts.journal.Stats().Failed == 0 {
 			return errors.New("every entry was answered")
 		}
 		return nil
@@ -257,10 +258,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	wantSums(t, "requests", got.requests(""), want)
 	refused := int64(0)
 	for key, n := range want {
@@ -268,8 +266,8 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 			refused += n
 		}
 	}
-	if int64(len(got.events)) != refused || got.dropped[record.EventsStream] != 0 {
-		t.Errorf("%d events of %d refusals, %d dropped", len(got.events), refused, got.dropped[record.EventsStream])
+	if int64(len(got.events)) != refused || got.dropped[journal.EventsStream] != 0 {
+		t.Errorf("%d events of %d refusals, %d dropped", len(got.events), refused, got.dropped[journal.EventsStream])
 	}
 }
 
@@ -287,10 +285,7 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	wantSums(t, "requests", got.requests(""), want)
 }
 
@@ -299,7 +294,8 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann",
+		Requests: 1, Event: &journal.Detail{Weight: 1}})
 	s.stop()
 	<-s.done
 	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {
@@ -311,7 +307,8 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 	for _, plain := range []string{"false", "true"} {
 		redis := servers.StartRedis(t)
-		s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
+		s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1",
+			"KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
 		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
 		s.halt(t)
 		got, err := readRecord(t, s)
@@ -332,16 +329,14 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 // hit asks for a tenant and a model, with hits that are given.
 func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
 	t.Helper()
-	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+	must.Get(ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 		Domain: "llm",
 		Descriptors: []*commonv3.RateLimitDescriptor{{
-			Entries:    []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}, {Key: "model", Value: model}},
+			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"},
+				{Key: "model", Value: model}},
 			HitsAddend: wrapperspb.UInt64(hits),
 		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 // TestCostsThatAreReportedLater count once, as what they are, and make no further request.
@@ -363,10 +358,7 @@ rules:
 	}
 	hit(t, conn, "plain", 2)
 	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(readRecord(t, s))(t)
 	requests, costs := map[string]int64{}, map[string]int64{}
 	for _, r := range got.usage.Identities {
 		requests[r.Rule] += r.Requests

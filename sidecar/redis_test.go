@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // allServers is where the stores are that an environment asks for.
@@ -21,10 +22,7 @@ func allServers(t *testing.T, environ ...string) []redis.Servers {
 	cfg := fromEnv(t, environ...)
 	var all []redis.Servers
 	for _, r := range cfg.Redises() {
-		s, err := serversOf(r, cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.Servers(cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {}))(t)
 		all = append(all, s)
 	}
 	return all
@@ -40,8 +38,10 @@ func plainly(ask func() (user, password string)) string {
 }
 
 func TestServersAreAsTheVariablesSay(t *testing.T) {
-	got := allServers(t, "REDIS_TYPE=Sentinel", "REDIS_URL=mymaster,s1:26379,redis://:spw@s2:26379/2", "REDIS_AUTH=u:p:w", "REDIS_POOL_SIZE=7",
-		"REDIS_TIMEOUT=1s", "REDIS_PERSECOND=true", "REDIS_PERSECOND_TYPE=RING", "REDIS_PERSECOND_URL=a:1,b:2", "REDIS_PERSECOND_TLS=true",
+	got := allServers(t, "REDIS_TYPE=Sentinel", "REDIS_URL=mymaster,s1:26379,redis://:spw@s2:26379/2",
+		"REDIS_AUTH=u:p:w", "REDIS_POOL_SIZE=7",
+		"REDIS_TIMEOUT=1s", "REDIS_PERSECOND=true", "REDIS_PERSECOND_TYPE=RING", "REDIS_PERSECOND_URL=a:1,b:2",
+		"REDIS_PERSECOND_TLS=true",
 		"REDIS_PERSECOND_AUTH=pw", "REDIS_PERSECOND_POOL_SIZE=3", "REDIS_PERSECOND_TIMEOUT=2s")
 	if who := plainly(got[0].Sentinels); who != ":spw" {
 		t.Errorf("the sentinels are asked as %s, want :spw", who)
@@ -52,10 +52,12 @@ func TestServersAreAsTheVariablesSay(t *testing.T) {
 	got[0].Sentinels, got[1].TLS = nil, nil
 	want := []redis.Servers{
 		{
-			Kind: redis.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster", Username: "u", Password: "p:w",
+			Kind: redis.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster",
+			Username: "u", Password: "p:w",
 			DB: 2, PoolSize: 7, DialTimeout: time.Second,
 		},
-		{Kind: redis.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", PoolSize: 3, DialTimeout: 2 * time.Second},
+		{Kind: redis.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", PoolSize: 3,
+			DialTimeout: 2 * time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
@@ -69,20 +71,24 @@ func TestLogins(t *testing.T) {
 		environ           []string
 		server, sentinels string
 	}{
-		"none":                           {[]string{"REDIS_URL=a:1"}, ":", "none"},
-		"URL":                            {[]string{"REDIS_URL=redis://u:pw@a:1"}, "u:pw", "none"},
-		"REDIS_AUTH":                     {[]string{"REDIS_URL=a:1", "REDIS_AUTH=pw"}, ":pw", "none"},
-		"REDIS_AUTH with a user":         {[]string{"REDIS_URL=a:1", "REDIS_AUTH=u:p:w"}, "u:p:w", "none"},
-		"REDIS_AUTH with a colon":        {[]string{"REDIS_URL=a:1", "REDIS_AUTH=:p:w"}, ":p:w", "none"},
-		"REDIS_AUTH before the URL":      {[]string{"REDIS_URL=redis://u:pw@a:1", "REDIS_AUTH=v:other"}, "v:other", "none"},
-		"REDIS_AUTH_FILE before the URL": {[]string{"REDIS_URL=redis://u:pw@a:1", "REDIS_AUTH_FILE=" + file}, "f:from-file", "none"},
+		"none":                    {[]string{"REDIS_URL=a:1"}, ":", "none"},
+		"URL":                     {[]string{"REDIS_URL=redis://u:pw@a:1"}, "u:pw", "none"},
+		"REDIS_AUTH":              {[]string{"REDIS_URL=a:1", "REDIS_AUTH=pw"}, ":pw", "none"},
+		"REDIS_AUTH with a user":  {[]string{"REDIS_URL=a:1", "REDIS_AUTH=u:p:w"}, "u:p:w", "none"},
+		"REDIS_AUTH with a colon": {[]string{"REDIS_URL=a:1", "REDIS_AUTH=:p:w"}, ":p:w", "none"},
+		"REDIS_AUTH before the URL": {[]string{"REDIS_URL=redis://u:pw@a:1", "REDIS_AUTH=v:other"}, "v:other",
+			"none"},
+		"REDIS_AUTH_FILE before the URL": {[]string{"REDIS_URL=redis://u:pw@a:1", "REDIS_AUTH_FILE=" + file},
+			"f:from-file", "none"},
 		"sentinel": {
-			[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,redis://x:y@s:1", "REDIS_AUTH=pw", "REDIS_SENTINEL_AUTH=s:pw"}, ":pw", "s:pw",
+			[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,redis://x:y@s:1", "REDIS_AUTH=pw", "REDIS_SENTINEL_AUTH=s:pw"},
+			":pw", "s:pw",
 		},
 		"REDIS_SENTINEL_AUTH_FILE": {
 			[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,s:1", "REDIS_SENTINEL_AUTH_FILE=" + file}, ":", "f:from-file",
 		},
-		"sentinel that asks for none": {[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,s:1", "REDIS_AUTH=pw"}, ":pw", "none"},
+		"sentinel that asks for none": {[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,s:1", "REDIS_AUTH=pw"}, ":pw",
+			"none"},
 	} {
 		s := allServers(t, c.environ...)[0]
 		server := s.Username + ":" + s.Password
@@ -90,7 +96,8 @@ func TestLogins(t *testing.T) {
 			server = plainly(s.Credentials)
 		}
 		if sentinels := plainly(s.Sentinels); server != c.server || sentinels != c.sentinels {
-			t.Errorf("%s: %s to the servers and %s to the sentinels, want %s and %s", name, server, sentinels, c.server, c.sentinels)
+			t.Errorf("%s: %s to the servers and %s to the sentinels, want %s and %s", name, server, sentinels, c.server,
+				c.sentinels)
 		}
 	}
 }
@@ -101,10 +108,9 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_URL=a:1", "REDIS_AUTH_FILE="+file)
 	var log bytes.Buffer
 	var hidden []string
-	s, err := serversOf(cfg.Redises()[0], cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) { hidden = append(hidden, secret) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(cfg.Redises()[0].Servers(cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) {
+		hidden = append(hidden, secret)
+	}))(t)
 	expect := func(when, want string) {
 		t.Helper()
 		if got := plainly(s.Credentials); got != want {
@@ -116,9 +122,7 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	expect("changed", "app:second")
 	write(t, file, "\n")
 	expect("empty", "app:second")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 	expect("gone", "app:second")
 	if !strings.Contains(log.String(), "REDIS_AUTH_FILE: open "+file) || strings.Contains(log.String(), "second") {
 		t.Errorf("the log names not the file alone:\n%s", log.String())
@@ -133,7 +137,8 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 }
 
 func TestTheLogTellsWhereCountsAreKept(t *testing.T) {
-	cfg := fromEnv(t, "REDIS_TYPE=cluster", "REDIS_URL=redis://:hunter2@a:1,b:2", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=/run/redis.sock")
+	cfg := fromEnv(t, "REDIS_TYPE=cluster", "REDIS_URL=redis://:hunter2@a:1,b:2", "REDIS_PERSECOND=true",
+		"REDIS_PERSECOND_URL=/run/redis.sock")
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("counting", whereRedis(&cfg)...)
 	want := `patience=100ms at="cluster at redis://a:1,b:2/0" per_second_at=unix:///run/redis.sock`

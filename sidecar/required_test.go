@@ -25,13 +25,15 @@ func TestRulesThatAreRequired(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/readyz", 503, "no good rules yet, and RULES_REQUIRED is set")
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 500, "")
 	expectPage(t, s.Addresses().HTTP, "/livez", 200, "ok")
-	s.awaitLog(t, "serving, but not ready: no good rules yet")
+	s.awaitLog(t, `msg="serving, but not ready" reason="no good rules yet`)
 	write(t, s.rules, twoPerYear)
 	s.awaitLog(t, "ready: there are rules now")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 	health(healthv1.HealthCheckResponse_SERVING)
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
 	write(t, s.rules, "domain: [broken again")
-	servers.Await(t, "the refused load", func() error { return readyz(t, s, "ok (degraded: rules: the newest load was refused") })
+	servers.Await(t, "the refused load", func() error {
+		return readyz(t, s, "ok (degraded: rules: the newest load was refused")
+	})
 	health(healthv1.HealthCheckResponse_SERVING)
 }

@@ -23,16 +23,16 @@ const (
 	firstStore  = 500 * time.Millisecond  // how long serving waits for connections to the shared store
 	drainFor    = 3200 * time.Millisecond // how long calls in flight may take once the sidecar stops
 	greetWithin = 200 * time.Millisecond  // how long new connections have for their greeting once the sidecar stops
-	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to hear that it stops
+	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to receive that it stops
 	hardStop    = 200 * time.Millisecond  // how long handlers have to notice that their connection was cut
 	lastAnswers = 400 * time.Millisecond  // how long calls over HTTP may take at the very end
 	waitsEnd    = 200 * time.Millisecond  // how long before calls are cut throttled answers have to leave
 )
 
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
-// seconds and DRAIN_DELAY, whatever hangs. It returns nil unless a server broke. It may be called once.
+// seconds and DRAIN_DELAY, also where a call hangs. It returns nil unless a server broke. It may be called once.
 func (s *Sidecar) Run(ctx context.Context) error {
-	applyMemory(s.cfg.Memory, os.DirFS("/"), s.log)
+	applyMemory(s.cfg.Memory, os.DirFS("/"), s.reports.log)
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := s.watchRules(ctx, watch)
 	defer watched.Wait()
@@ -44,30 +44,30 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-broke:
-		s.log.Error("a server broke, stopping", "error", err)
+		s.reports.log.Error("a server broke, stopping", "error", err)
 	}
 	s.drain()
 	return err
 }
 
-// watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar that
-// starts under load admits no request by mistake, unless a source keeps it waiting or ctx ends.
+// watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar
+// that starts under load admits no request by mistake, unless a source keeps it waiting or ctx ends.
 func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 	var done sync.WaitGroup
 	patience := time.NewTimer(firstLoad)
 	defer patience.Stop()
 	var first []<-chan struct{}
-	if s.xds != nil {
-		first = append(first, s.watchSource(watch, &done, fromXDS, s.xds, s.xdsTried))
+	if s.updates.xds != nil {
+		first = append(first, s.watchSource(watch, &done, fromXDS, s.updates.xds, s.updates.xdsTried))
 	}
-	if s.files != nil {
-		first = append(first, s.watchSource(watch, &done, fromFiles, s.files, nil))
+	if s.updates.files != nil {
+		first = append(first, s.watchSource(watch, &done, fromFiles, s.updates.files, nil))
 	}
 	for _, loaded := range first {
 		select {
 		case <-loaded:
 		case <-patience.C:
-			s.log.Warn("rules take long to load; serving without them meanwhile")
+			s.reports.log.Warn("rules take long to load; serving without them meanwhile")
 			return &done
 		case <-ctx.Done():
 			return &done
@@ -77,7 +77,8 @@ func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 }
 
 // watchSource follows one source of rules. The channel is closed after its first load, or when failed is.
-func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from origin, source rules.Source, failed <-chan struct{}) <-chan struct{} {
+func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from origin, source rules.Source,
+	failed <-chan struct{}) <-chan struct{} {
 	loaded, first := context.WithCancel(watch)
 	done.Go(func() {
 		defer first()
@@ -86,7 +87,7 @@ func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from 
 			first()
 		})
 		if err != nil && watch.Err() == nil {
-			s.log.Error("rules are no longer watched", "error", err)
+			s.reports.log.Error("rules are no longer watched", "error", err)
 		}
 	})
 	if failed != nil {
@@ -101,16 +102,16 @@ func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from 
 	return loaded.Done()
 }
 
-// awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a store that is
-// known to be away.
+// awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a
+// store that is known to be away.
 func (s *Sidecar) awaitStore(ctx context.Context) {
-	if s.connected == nil {
+	if s.counts.redis == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstStore)
 	defer cancel()
-	s.connected(ctx)
-	s.records.Ready(ctx)
+	s.counts.redis.Ready(ctx)
+	s.counts.records.Ready(ctx)
 }
 
 // serve starts all servers. The channel gets the first error of one.
@@ -131,11 +132,11 @@ func (s *Sidecar) serve() <-chan error {
 			}
 		}()
 	}
-	start("gRPC", s.sockets.grpc, s.grpc.Serve)
-	start("gRPC on a Unix socket", s.sockets.uds, s.grpc.Serve)
-	for i, l := range []net.Listener{s.sockets.http, s.sockets.debug, s.sockets.metrics} {
-		if i < len(s.http) {
-			start("HTTP", l, s.http[i].Serve)
+	start("gRPC", s.serving.sockets.grpc, s.serving.grpc.Serve)
+	start("gRPC on a Unix socket", s.serving.sockets.uds, s.serving.grpc.Serve)
+	for i, l := range []net.Listener{s.serving.sockets.http, s.serving.sockets.debug, s.serving.sockets.metrics} {
+		if i < len(s.serving.http) {
+			start("HTTP", l, s.serving.http[i].Serve)
 		}
 	}
 	return broke
@@ -144,12 +145,12 @@ func (s *Sidecar) serve() <-chan error {
 // announce logs what an operator should know before anything is served.
 func (s *Sidecar) announce() {
 	for _, line := range s.cfg.Warnings {
-		s.log.Warn(line)
+		s.reports.log.Warn(line)
 	}
 	if s.cfg.Redis.URL == "" {
-		s.log.Info("no REDIS_URL: counting in memory, alone")
+		s.reports.log.Info("no REDIS_URL: counting in memory, alone")
 	} else {
-		s.log.Info("counting in redis", whereRedis(&s.cfg)...)
+		s.reports.log.Info("counting in redis", whereRedis(&s.cfg)...)
 	}
 	a := s.Addresses()
 	args := []any{"grpc", a.GRPC, "http", a.HTTP, "debug", a.Debug}
@@ -159,17 +160,17 @@ func (s *Sidecar) announce() {
 	if a.Metrics != "" {
 		args = append(args, "metrics", a.Metrics)
 	}
-	s.log.Info("listening", args...)
+	s.reports.log.Info("listening", args...)
 }
 
-// ready tells that requests are served, and how to send one.
+// ready logs that requests are served, and prints how to send one.
 func (s *Sidecar) ready() {
 	if why := s.unready(); why != "" {
-		s.log.Warn("serving, but not ready: " + why)
+		s.reports.log.Warn("serving, but not ready", "reason", why)
 		return
 	}
-	s.log.Info("ready")
-	set := s.engine.Rules()
+	s.reports.log.Info("ready")
+	set := s.counts.engine.Rules()
 	if set == nil || strings.EqualFold(s.cfg.Log.Format, "json") {
 		return
 	}
@@ -203,26 +204,27 @@ func shellJSON(domain string, entries []descriptors.Entry) string {
 func (s *Sidecar) drain() {
 	began := time.Now()
 	s.drained.Store(&began)
-	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
-	s.health.Shutdown()
-	s.probes.Drain()
-	s.engine.Drain(began.Add(s.cfg.Listen.DrainDelay + drainFor - waitsEnd))
+	s.reports.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
+	s.serving.health.Shutdown()
+	s.serving.probes.Drain()
+	s.counts.engine.Drain(began.Add(s.cfg.Listen.DrainDelay + drainFor - waitsEnd))
 	time.Sleep(s.cfg.Listen.DrainDelay)
 	s.stopGRPC()
-	s.engine.Drain(time.Now().Add(lastAnswers - waitsEnd))
+	s.counts.engine.Drain(time.Now().Add(lastAnswers - waitsEnd))
 	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
 	var done sync.WaitGroup
-	for _, server := range s.http {
+	for _, server := range s.serving.http {
 		done.Go(func() {
 			err := server.Shutdown(ctx)
 			if err != nil {
-				s.log.Warn("a call over HTTP took too long and was cut off", "error", errors.Join(err, server.Close()))
+				s.reports.log.Warn("a call over HTTP took too long and was cut off", "error",
+					errors.Join(err, server.Close()))
 			}
 		})
 	}
 	done.Wait()
-	s.log.Info("stopped")
+	s.reports.log.Info("stopped")
 }
 
 // stopGRPC asks clients to go elsewhere and waits for calls in flight, then cuts what is left. A handler that never
@@ -231,10 +233,10 @@ func (s *Sidecar) stopGRPC() {
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)
-		s.grpc.GracefulStop()
+		s.serving.grpc.GracefulStop()
 	}()
-	s.clients.Hurry(greetWithin)
-	streams := time.AfterFunc(streamsEnd, s.endStream)
+	s.serving.clients.Hurry(greetWithin)
+	streams := time.AfterFunc(streamsEnd, s.serving.endStream)
 	defer streams.Stop()
 	cut := time.NewTimer(drainFor)
 	defer cut.Stop()
@@ -243,11 +245,11 @@ func (s *Sidecar) stopGRPC() {
 		return
 	case <-cut.C:
 	}
-	s.log.Warn("calls are still in flight, cutting them off", "after", drainFor.String())
+	s.reports.log.Warn("calls are still in flight, cutting them off", "after", drainFor.String())
 	hard := make(chan struct{})
 	go func() {
 		defer close(hard)
-		s.grpc.Stop()
+		s.serving.grpc.Stop()
 	}()
 	last := time.NewTimer(hardStop)
 	defer last.Stop()

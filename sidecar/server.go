@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -33,8 +33,8 @@ const (
 	maxHeaderList = 64 << 10 // above what Envoy takes from a client and adds: an error here would admit
 	maxStreams    = 128      // per connection; Envoy opens another one beyond
 
-	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They are more
-	// than processors, because a call may wait for the store. One takes some 16 KiB.
+	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They
+	// are more than processors, because a call may wait for the store. One takes some 16 KiB.
 	streamWorkers = 128
 
 	// The windows are fixed: grpc would send pings to size them, and let them grow to 16 MiB.
@@ -45,16 +45,16 @@ const (
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
 func (s *Sidecar) newServer() (*grpc.Server, error) {
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(door.NewCodec()),
 		grpc.UnaryInterceptor(s.intercept()),
-		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
+		grpc.ChainStreamInterceptor(s.reports.telemetry.Stream(s.reports.log), s.endStreams),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(door.MaxReceived),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.InTapHandle(trim),
+		grpc.InTapHandle(door.Trim),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.WaitForHandlers(true),
 		// Envoy may ping an idle connection; the default answer to that is to cut it.
@@ -65,11 +65,11 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		}),
 	}
 	if s.cfg.TLS.Use {
-		secure, err := serverTLS(s.cfg.TLS, s.log)
+		secure, err := serverTLS(s.cfg.TLS, s.reports.log)
 		if err != nil {
 			return nil, fmt.Errorf("set up TLS: %w", err)
 		}
-		options = append(options, grpc.Creds(following{credentials.NewTLS(secure)}))
+		options = append(options, grpc.Creds(door.Credentials{TransportCredentials: credentials.NewTLS(secure)}))
 	}
 	server := grpc.NewServer(options...)
 	s.addHealth(server)
@@ -81,33 +81,36 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 
 // addHealth makes the service of gRPC health.
 func (s *Sidecar) addHealth(server *grpc.Server) {
-	s.health = health.NewServer()
+	s.serving.health = health.NewServer()
 	state := healthv1.HealthCheckResponse_SERVING
 	if s.unready() != "" {
 		state = healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	s.setHealth(state)
-	healthv1.RegisterHealthServer(server, s.health)
+	healthv1.RegisterHealthServer(server, s.serving.health)
 }
 
 // setHealth sets what gRPC health answers, unless the sidecar drains.
 func (s *Sidecar) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 	for _, name := range healthNames {
-		s.health.SetServingStatus(name, state)
+		s.serving.health.SetServingStatus(name, state)
 	}
 }
 
-// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.
+// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each
+// call.
 func (s *Sidecar) intercept() grpc.UnaryServerInterceptor {
 	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
-	return s.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.log})
+	return s.reports.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.reports.log})
 }
 
-// endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.
-func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by
+// themselves.
+func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	stop := context.AfterFunc(s.streams, cancel)
+	stop := context.AfterFunc(s.serving.streams, cancel)
 	defer stop()
 	return handler(srv, endingStream{stream, ctx})
 }

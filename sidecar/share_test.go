@@ -9,7 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestTheShareIsDividedByTheDomainsOwnSidecars: sidecars of other domains on the same Redis take nothing of this one's limits.
+// TestTheShareIsDividedByTheDomainsOwnSidecars: sidecars of other domains on the same Redis take nothing of this one's
+// limits.
 func TestTheShareIsDividedByTheDomainsOwnSidecars(t *testing.T) {
 	redis := servers.StartRedis(t)
 	const text = "domain: %s\ndescriptors:\n- key: user\n  rate_limit: { unit: year, requests_per_unit: 4 }\n"

@@ -18,6 +18,7 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -35,7 +36,8 @@ func TestServesOnAllItsSocketsAtOnce(t *testing.T) {
 	expectPage(t, a.Debug, "/metrics", 200, `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4`)
 	expectPage(t, a.Metrics, "/metrics", 200, "ratelimit_service_config_load_success 1")
 	expectPage(t, a.Metrics, "/debug/pprof/", 404, "")
-	for _, want := range []string{"counting in memory, alone", a.GRPC, a.HTTP, a.Debug, a.Metrics, socket, "try: curl -i http://" + a.HTTP + "/json"} {
+	for _, want := range []string{"counting in memory, alone", a.GRPC, a.HTTP, a.Debug, a.Metrics, socket,
+		"try: curl -i http://" + a.HTTP + "/json"} {
 		s.awaitLog(t, want)
 	}
 }
@@ -49,7 +51,8 @@ func TestAnAbstractSocket(t *testing.T) {
 func TestJSONOnTheHTTPPort(t *testing.T) {
 	s := begin(t, twoPerYear)
 	for i, want := range []int{200, 200, 429} {
-		got := post(t, s.Addresses().HTTP, `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}]}]}`)
+		got := post(t, s.Addresses().HTTP, `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}`+
+			`]}]}`)
 		if got != want {
 			t.Errorf("POST /json number %d = %d, want %d", i+1, got, want)
 		}
@@ -72,7 +75,8 @@ func TestHealthAnswersForEveryName(t *testing.T) {
 }
 
 func TestReflectionIsBehindAFlag(t *testing.T) {
-	for environ, want := range map[string]codes.Code{"GRPC_REFLECTION=true": codes.OK, "GRPC_REFLECTION=false": codes.Unimplemented} {
+	for environ, want := range map[string]codes.Code{"GRPC_REFLECTION=true": codes.OK,
+		"GRPC_REFLECTION=false": codes.Unimplemented} {
 		s := begin(t, twoPerYear, environ)
 		got := reflectServices(t, dial(t, s.Addresses().GRPC))
 		if got != want {
@@ -86,12 +90,10 @@ func reflectServices(t *testing.T, conn *grpc.ClientConn) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
-	_, err = stream.Recv()
+	stream := must.Get(reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx))(t)
+	stream.Send(&reflectionv1.ServerReflectionRequest{
+		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+	_, err := stream.Recv()
 	return status.Code(err)
 }
 
@@ -114,7 +116,8 @@ func TestStartsWithoutRedis(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200,
+		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_degraded_decisions_total{domain="shop",reason=`)
 	for _, page := range []string{"/metrics", "/stats", "/rlconfig", "/debug/pprof/cmdline"} {
 		_, body := fetch(t, s.Addresses().Debug, page)
@@ -127,16 +130,19 @@ func TestStartsWithoutRedis(t *testing.T) {
 func TestCountsInRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
 	one := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	two := begin(t, twoPerYear, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	two := begin(t, twoPerYear, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
 	asked := trips(t, one)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
 	if got := trips(t, one); asked < 2 || got != asked {
-		t.Errorf("%d trips to Redis, then %d: want at least 2, and no more for a refusal that is remembered", asked, got)
+		t.Errorf("%d trips to Redis, then %d: want at least 2, and no more for a refusal that is remembered", asked,
+			got)
 	}
-	expectPage(t, one.Addresses().Debug, "/metrics", 200, `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="shop",key1="user"} 1`)
+	expectPage(t, one.Addresses().Debug, "/metrics", 200,
+		`ratelimit_service_rate_limit_over_limit_with_local_cache{domain="shop",key1="user"} 1`)
 }
 
 func TestReadinessFollowsRedis(t *testing.T) {
@@ -206,15 +212,12 @@ func TestAPanicIsCountedAndAnswered(t *testing.T) {
 }
 
 func TestAPortThatIsTakenIsAnError(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT="+port)
-	cfg.Output = new(journal)
-	_, err = New(cfg)
+	cfg.Output = new(logBuffer)
+	_, err := New(cfg)
 	if err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
 		t.Errorf("New on a port that is taken = %v", err)
 	}
@@ -230,7 +233,8 @@ func TestWarningsAreLogged(t *testing.T) {
 // The keys of one process are not another's: the prefix and the secret reach Redis.
 func TestKeysTakePrefixAndSecret(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	_, port, _ := net.SplitHostPort(redis.Addr)
 	out, err := exec.Command("redis-cli", "-p", port, "keys", "*").Output()

@@ -2,26 +2,83 @@ package sidecar
 
 import (
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/door/connlimit"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/profiles"
+	"github.com/spillway-mesh/spillway/rules/xds"
 	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
+
+// Stats is what the rooms of a sidecar count. The tags in it, and in their Stats, name the metrics: telemetry.Measure
+// reads them. What is nil is not there.
+type Stats struct {
+	Engine      engine.Stats
+	Identity    identity.Stats
+	Memory      *memory.Stats `labels:"store=main"`
+	Share       *memory.Stats `labels:"store=share"`
+	Redis       *store.RedisStats
+	Live        *LiveStats
+	Records     *profiles.Stats
+	Journal     *journal.Stats
+	XDS         *xds.Status
+	Connections connlimit.Stats
+}
+
+// LiveStats is how many sidecars share the store, as last known.
+type LiveStats struct {
+	All     int            `metric:"live_sidecars" help:"Sidecars that share the store."`
+	Domains map[string]int `metric:"domain_sidecars" label:"domain" help:"Of these, those with rules for the domain."`
+}
+
+// Stats returns what was counted so far.
+func (s *Sidecar) Stats() *Stats {
+	c := &s.counts
+	all := &Stats{Engine: c.engine.Stats(), Identity: c.keys.Stats(), Connections: s.serving.clients.Stats()}
+	counted := c.memory.Stats()
+	if c.redis == nil {
+		all.Memory = &counted
+	} else {
+		known, shared := c.records.Stats(), c.redis.Stats()
+		all.Share, all.Records, all.Redis = &counted, &known, &shared
+		all.Live = &LiveStats{All: c.redis.Live(""), Domains: map[string]int{}}
+		for _, domain := range s.domains() {
+			all.Live.Domains[domain] = c.redis.Live(domain)
+		}
+	}
+	if c.journal != nil {
+		recorded := c.journal.Stats()
+		all.Journal = &recorded
+	}
+	if s.updates.xds != nil {
+		status := s.updates.xds.Status()
+		all.XDS = &status
+	}
+	return all
+}
 
 // counted is what this sidecar has counted, for the API. It reads counters and asks no server.
 func (s *Sidecar) counted() admin.StatsView {
-	card := s.card()
+	card, t := s.card(), s.reports.telemetry
 	view := admin.StatsView{
-		Started: s.started.UTC(), Version: card.Version, Host: card.Host, Degraded: card.Degraded, Decisions: []admin.DecisionsView{},
-		Store: admin.StoreView{Kind: "memory", Calls: map[string]int64{}, Breakers: []admin.BreakerView{}},
+		Started: s.started.UTC(), Version: card.Version, Host: card.Host, Degraded: card.Degraded,
+		Decisions: []admin.DecisionsView{},
+		Store:     admin.StoreView{Kind: "memory", Calls: map[string]int64{}, Breakers: []admin.BreakerView{}},
 	}
-	for _, d := range s.telemetry.Decisions() {
+	for _, d := range t.Decisions() {
 		view.Decisions = append(view.Decisions, admin.DecisionsView(d))
 	}
-	latency := s.telemetry.StoreLatency()
-	view.Store.Latency = admin.LatencyView{Count: latency.Count, Seconds: latency.Seconds, Buckets: []admin.BucketView{}}
+	latency := t.StoreLatency()
+	view.Store.Latency = admin.LatencyView{Count: latency.Count, Seconds: latency.Seconds,
+		Buckets: []admin.BucketView{}}
 	for _, b := range latency.Buckets {
 		view.Store.Latency.Buckets = append(view.Store.Latency.Buckets, admin.BucketView(b))
 	}
-	if s.servers != nil {
-		view.Store.Kind, view.Store.Calls, view.Store.Breakers = "redis", s.telemetry.StoreCalls(), breakers(s.servers())
+	if s.counts.redis != nil {
+		servers := s.counts.redis.Stats().Servers
+		view.Store.Kind, view.Store.Calls, view.Store.Breakers = "redis", t.StoreCalls(), breakers(servers)
 	}
 	return view
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -40,31 +41,21 @@ func newAuthority(t *testing.T) *authority {
 	}
 	der, key := a.sign(t, template)
 	a.key = key
-	var err error
-	a.cert, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	a.file = filepath.Join(a.dir, "ca.crt")
 	writePEM(t, a.file, "CERTIFICATE", der)
 	return a
 }
 
-// sign makes a key and a certificate for it, signed by itself where there is no authority yet.
+// sign makes a key and a certificate for it, signed by itself if it is the first.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer))(t)
 	return der, key
 }
 
@@ -77,10 +68,7 @@ func (a *authority) issue(t *testing.T, name string, serial int64) (cert, key st
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, private := a.sign(t, template)
-	bytes, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 	writePEM(t, cert, "CERTIFICATE", der)
 	writePEM(t, key, "PRIVATE KEY", bytes)
@@ -89,10 +77,7 @@ func (a *authority) issue(t *testing.T, name string, serial int64) (cert, key st
 
 func writePEM(t *testing.T, file, kind string, der []byte) {
 	t.Helper()
-	err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
 // client is how to connect to the server called `server`, with a certificate if cert is given.
@@ -102,10 +87,7 @@ func (a *authority) client(t *testing.T, cert, key string) grpc.DialOption {
 	pool.AddCert(a.cert)
 	cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return grpc.WithTransportCredentials(credentials.NewTLS(cfg))
@@ -128,12 +110,14 @@ func TestClientsNeedTheRightCertificate(t *testing.T) {
 	envoyCert, envoyKey := a.issue(t, "envoy", 3)
 	otherCert, otherKey := a.issue(t, "other", 4)
 	strangeCert, strangeKey := stranger.issue(t, "envoy", 5)
-	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy", "spiffe://mesh/gateway,spiffe://mesh/envoy"} {
+	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy",
+		"spiffe://mesh/gateway,spiffe://mesh/envoy"} {
 		s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
 			"GRPC_CLIENT_TLS_CACERT="+a.file, "GRPC_CLIENT_TLS_SAN="+san)
 		expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, envoyCert, envoyKey)), "alice", codeOK)
 		for name, option := range map[string]grpc.DialOption{
-			"no certificate": a.client(t, "", ""), "another name": a.client(t, otherCert, otherKey), "another authority": a.client(t, strangeCert, strangeKey),
+			"no certificate": a.client(t, "", ""), "another name": a.client(t, otherCert, otherKey),
+			"another authority": a.client(t, strangeCert, strangeKey),
 		} {
 			_, err := ask(dial(t, s.Addresses().GRPC, option), "alice")
 			if err == nil {
@@ -171,19 +155,13 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 func TestCertificatesThatCouldNotBeReadAreTriedAgain(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)
-	good, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile(cert))(t)
 	s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
 	changed := time.Now().Add(time.Hour)
 	replace := func(text []byte) {
 		next := cert + ".next"
 		write(t, next, string(text))
-		err := errors.Join(os.Chtimes(next, changed, changed), os.Rename(next, cert))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Chtimes(next, changed, changed), os.Rename(next, cert)))
 	}
 	replace(make([]byte, len(good)))
 	servers.Await(t, "the broken certificate", func() error {
@@ -205,7 +183,8 @@ func serial(t *testing.T, a *authority, s *running) int64 {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	conn, err := tls.Dial("tcp", s.Addresses().GRPC, &tls.Config{RootCAs: pool, ServerName: "server", NextProtos: []string{"h2"}})
+	conn, err := tls.Dial("tcp", s.Addresses().GRPC, &tls.Config{RootCAs: pool, ServerName: "server",
+		NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -214,8 +193,9 @@ func serial(t *testing.T, a *authority, s *running) int64 {
 }
 
 func TestMissingCertificatesAreAnError(t *testing.T) {
-	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
-	cfg.Output = new(journal)
+	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true",
+		"GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
+	cfg.Output = new(logBuffer)
 	_, err := New(cfg)
 	if err == nil {
 		t.Error("New without certificates succeeds")
@@ -227,9 +207,11 @@ func TestRedisOverTLS(t *testing.T) {
 	cert, key := a.issue(t, "server", 2)
 	ours, oursKey := a.issue(t, "sidecar", 3)
 	secure := servers.FreeAddr(t)
-	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file)
+	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file",
+		key, "--tls-ca-cert-file", a.file)
 	s := begin(t, twoPerYear, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
-		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	plain := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
@@ -239,9 +221,12 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "localhost", 2)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
-	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", "no")
-	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file",
+		a.file, "--tls-auth-clients", "no")
+	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
+	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
 	servers.Await(t, "readiness", func() error { return readyz(t, right, "ok\n") })
 	servers.Await(t, "a refused certificate", func() error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -22,11 +23,9 @@ func expectShared(t *testing.T, environ ...string) {
 	servers.Await(t, "readiness", func() error { return readyz(t, one, "ok\n") })
 	one.halt(t)
 	other.halt(t)
-	got, err := readRecord(t, one)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSums(t, "recorded requests", got.requests(""), map[string]int64{"user:alice allowed": 2, "user:alice refused": 1})
+	got := must.Get(readRecord(t, one))(t)
+	wantSums(t, "recorded requests", got.requests(""), map[string]int64{"user:alice allowed": 2,
+		"user:alice refused": 1})
 }
 
 // secretFile holds a text until the test ends.
@@ -55,10 +54,12 @@ func TestCountingInARing(t *testing.T) {
 
 // TestCoLocatedLimitsAreOneTrip is about requests over a limit of everybody and one of the user, which a ring spreads.
 func TestCoLocatedLimitsAreOneTrip(t *testing.T) {
-	const rules = "rules:\n  - { name: all, scope: global, limit: 99/1h }\n  - { name: each, scope: user, limit: 9/1h }\n"
+	const rules = "rules:\n  - { name: all, scope: global, limit: 99/1h }\n" +
+		"  - { name: each, scope: user, limit: 9/1h }\n"
 	a, b := servers.StartRedis(t), servers.StartRedis(t)
 	for head, want := range map[string]bool{"domain: shop\n": false, "domain: shop\nco_locate: true\n": true} {
-		s := begin(t, head+rules, "REDIS_TYPE=ring", "REDIS_URL="+a.Addr+","+b.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+		s := begin(t, head+rules, "REDIS_TYPE=ring", "REDIS_URL="+a.Addr+","+b.Addr, "STORE_SILENCE=1s",
+			"STORE_PATIENCE=2s")
 		client := dial(t, s.Addresses().GRPC)
 		expectCodes(t, client, "the first one may have to bring the script", codeOK)
 		before := trips(t, s)
@@ -84,11 +85,14 @@ func trips(t *testing.T, s *running) int {
 }
 
 func TestLimitsByTheSecondHaveARedisOfTheirOwn(t *testing.T) {
-	const rules = "domain: shop\nrules:\n  - { name: hour, scope: user, limits: [2/1h, { count: 1, per: 1s, name: second }] }\n"
+	const rules = "domain: shop\nrules:\n  - { name: hour, scope: user, limits: [2/1h, { count: 1, per: 1s, name: " +
+		"second }] }\n"
 	slow, fast := servers.StartRedis(t), servers.StartRedis(t, "--requirepass", "sesame")
-	s := begin(t, rules, "REDIS_URL="+slow.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+fast.Addr, "REDIS_PERSECOND_AUTH=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	s := begin(t, rules, "REDIS_URL="+slow.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+fast.Addr,
+		"REDIS_PERSECOND_AUTH=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
-	for key, want := range map[string]*servers.Redis{"rl1:{shop|alice}:user:hour:1:tb": slow, "rl1:{shop|alice}:user:hour:second:tb": fast} {
+	for key, want := range map[string]*servers.Redis{"rl1:{shop|alice}:user:hour:1:tb": slow,
+		"rl1:{shop|alice}:user:hour:second:tb": fast} {
 		for name, redis := range map[string]*servers.Redis{"REDIS_URL": slow, "REDIS_PERSECOND_URL": fast} {
 			there := redis.Do(t, "EXISTS", key) == int64(1)
 			if there != (redis == want) {

@@ -11,45 +11,27 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// bare decides nothing, and so costs nothing.
-type bare struct{}
-
-// Decide leaves the verdict as it is.
-func (bare) Decide(context.Context, *descriptors.Request, *engine.Verdict) {}
-
-// costs is how many allocations a decision makes, with these headers, besides the engine's own.
-func costs(t *testing.T, w telemetry.Watch, headers ...string) float64 {
+// watched is how many allocations an observer makes for an admitted request with these headers, with what begins it.
+func watched(t *testing.T, begin func(context.Context) context.Context, o engine.Observer, headers ...string) float64 {
 	t.Helper()
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(headers...))
-	w.Engine, w.Door = bare{}, telemetry.DoorRLS
-	var d door.Decider = w
 	req, v := new(descriptors.Request), new(engine.Verdict)
-	return testing.AllocsPerRun(200, func() { d.Decide(ctx, req, v) })
-}
-
-func TestTracesThatAreOffCostNothing(t *testing.T) {
-	s := begin(t, twoPerYear)
-	for _, name := range []string{telemetry.DoorRLS, telemetry.DoorExtAuthz} {
-		if got := s.watch(name); got != door.Decider(s.engine) {
-			t.Errorf("behind %s stands %T where nothing is traced, want the engine itself", name, got)
-		}
-	}
+	return testing.AllocsPerRun(200, func() { o(begin(ctx), req, v) })
 }
 
 func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 	s := begin(t, twoPerYear)
-	tracer, err := s.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.Sidecar.log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext",
+		"b3"}, Log: s.reports.log}))(t)
 	defer tracer.Close(t.Context())
-	got := costs(t, telemetry.Watch{Tracer: tracer}, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	got := watched(t, tracer.Decide, telemetry.Watch(nil), "traceparent",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
 	if got > 4 {
 		t.Errorf("a decision whose caller does not sample makes %v allocations, want at most 4", got)
 	}
@@ -65,20 +47,18 @@ func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 
 func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 	s := begin(t, twoPerYear)
-	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.Sidecar.log})
+	log := s.reports.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.reports.log})
 	defer log.Close()
-	if got := costs(t, telemetry.Watch{Decisions: log}); got > 0 {
+	same := func(ctx context.Context) context.Context { return ctx }
+	if got := watched(t, same, telemetry.Watch(log)); got > 0 {
 		t.Errorf("a decision that is not logged makes %v allocations, want none", got)
 	}
 }
 
-// silent takes connections and never says a word.
+// silent takes connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		var open []net.Conn
@@ -124,7 +104,8 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 func TestTheLastSpansHaveTheTimeThatIsLeft(t *testing.T) {
 	began := time.Unix(100, 0)
 	for after, want := range map[time.Duration]time.Duration{
-		0: time.Second, 2 * time.Second: time.Second, 3500 * time.Millisecond: 400 * time.Millisecond, time.Minute: 100 * time.Millisecond,
+		0: time.Second, 2 * time.Second: time.Second, 3500 * time.Millisecond: 400 * time.Millisecond,
+		time.Minute: 100 * time.Millisecond,
 	} {
 		s := new(Sidecar)
 		s.drained.Store(&began)

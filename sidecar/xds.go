@@ -1,13 +1,9 @@
 package sidecar
 
 import (
-	"crypto/tls"
-	"fmt"
-
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
-	"github.com/spillway-mesh/spillway/xds"
+	"github.com/spillway-mesh/spillway/rules/xds"
 )
 
 // openXDS makes the source of the rules of a management server, where there is one.
@@ -18,76 +14,54 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 	c := &s.cfg.XDS
 	cfg := xds.Config{
 		Server: c.Server, NodeID: c.NodeID, Metadata: c.Fields(), Headers: c.Headers,
-		MaxMessage: min(c.MaxMessage, int(s.budget.response)), MaxMemory: s.budget.rules,
+		MaxMessage: min(c.MaxMessage, int(s.counts.budget.response)), MaxMemory: s.counts.budget.rules,
 		RetryFirst: c.RetryFirst, RetryMost: c.RetryMost, RetryGrows: c.RetryGrows, Steady: !c.Jitter,
 		MergeDomains: files.MergeDomains, SpareDenied: files.SpareDenied, Compile: files.Compile,
-		OnState: s.xdsChanged, OnPanic: s.observer.Panicked,
+		OnState: s.xdsChanged, OnPanic: s.reports.observer.Panicked,
 	}
 	if c.TLS {
-		read := func() (*tls.Config, error) { return readXDSTLS(c) }
-		files, err := newCertificates([]string{c.CA, c.Cert, c.Key}, read, s.log)
+		var err error
+		cfg.TLS, err = xdsTLS(c, s.reports.log)
 		if err != nil {
 			return err
 		}
-		cfg.TLS = files.Current
 	}
-	s.xdsTried = make(chan struct{})
-	s.xds = xds.New(cfg)
-	s.telemetry.XDS(s.xds.Status)
+	s.updates.xdsTried = make(chan struct{})
+	s.updates.xds = xds.New(cfg)
 	return nil
 }
 
-// readXDSTLS makes a configuration of the files.
-func readXDSTLS(c *settings.XDS) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.SAN}
-	if c.SAN == "" {
-		cfg.ServerName = c.Host()
-	}
-	if c.CA != "" {
-		pool, err := loadPool(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
-		}
-		cfg.RootCAs = pool
-	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("CONFIG_GRPC_XDS_CLIENT_TLS_CERT: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return cfg, nil
-}
-
-// xdsChanged logs that a stream to the management server was opened, or that there is none. It is called from one goroutine.
+// xdsChanged logs that a stream to the management server was opened, or that none is open. It is called from one
+// goroutine.
 func (s *Sidecar) xdsChanged(up bool, reason error) {
 	if up {
-		s.loadLog.Info("connected to the management server", "server", s.cfg.XDS.Server, "node", s.cfg.XDS.NodeID)
+		s.reports.loadLog.Info("connected to the management server", "server", s.cfg.XDS.Server, "node",
+			s.cfg.XDS.NodeID)
 		return
 	}
-	s.xdsOnce.Do(func() { close(s.xdsTried) })
-	s.log.Warn("no stream to the management server; trying again, and the rules stay as they are", "server", s.cfg.XDS.Server, "error", reason)
+	s.updates.xdsOnce.Do(func() { close(s.updates.xdsTried) })
+	s.reports.log.Warn("no stream to the management server; trying again, and the rules stay as they are", "server",
+		s.cfg.XDS.Server, "error", reason)
 }
 
 // xdsDegraded names what does not work with the management server.
 func (s *Sidecar) xdsDegraded() []string {
-	if s.xds == nil {
+	if s.updates.xds == nil {
 		return nil
 	}
-	st := s.xds.Status()
+	st := s.updates.xds.Status()
 	if st.Connected || st.Since.IsZero() {
 		return nil
 	}
 	return []string{"xds: no stream to " + st.Server}
 }
 
-// described is what a line of the log says about a load.
+// described are the attributes of a load in the log.
 func (s *Sidecar) described(from origin, load rules.Load) []any {
 	if from == fromFiles {
 		return []any{"files", load.Files}
 	}
-	st := s.xds.Status()
+	st := s.updates.xds.Status()
 	version := st.Version
 	if load.Rejected() {
 		version = st.Newest
@@ -95,19 +69,20 @@ func (s *Sidecar) described(from origin, load rules.Load) []any {
 	return []any{"source", "xds", "version", version, "resources", load.Files}
 }
 
-// xdsView is the management server for pages; nil: there is none.
+// xdsView is the management server for pages; nil without one.
 func (s *Sidecar) xdsView() *admin.XDSView {
-	if s.xds == nil {
+	if s.updates.xds == nil {
 		return nil
 	}
-	st := s.xds.Status()
+	st := s.updates.xds.Status()
 	view := &admin.XDSView{
-		Server: st.Server, Connected: st.Connected, Since: st.Since, Error: st.Error, Version: st.Version, Accepted: st.Accepted,
+		Server: st.Server, Connected: st.Connected, Since: st.Since, Error: st.Error, Version: st.Version,
+		Accepted:  st.Accepted,
 		Resources: st.Resources, Refused: st.Refused, Refusals: st.Refusals, Hides: []string{},
 	}
-	s.loads.mu.Lock()
-	defer s.loads.mu.Unlock()
-	for _, p := range s.loads.hidden {
+	s.updates.loads.mu.Lock()
+	defer s.updates.loads.mu.Unlock()
+	for _, p := range s.updates.loads.hidden {
 		view.Hides = append(view.Hides, p.File)
 	}
 	return view

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,14 +33,15 @@ func perYear(domain string, count uint32) *configv3.RateLimitConfig {
 func follower(t *testing.T, server string, environ ...string) *running {
 	t.Helper()
 	return launch(t, nil, "", append([]string{
-		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + server, "CONFIG_GRPC_XDS_NODE_ID=" + servers.ManagementNode,
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + server, "CONFIG_GRPC_XDS_NODE_ID=" +
+			servers.ManagementNode,
 		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=20ms", "XDS_CLIENT_BACKOFF_MAX_INTERVAL=100ms",
 	}, environ...)...)
 }
 
 // limitOf returns the count of the only limit of a domain, or -1.
 func (r *running) limitOf(domain string) int64 {
-	set := r.engine.Rules()
+	set := r.counts.engine.Rules()
 	if set == nil {
 		return -1
 	}
@@ -83,7 +86,8 @@ func refusals(m *servers.Management) (all []string) {
 	return all
 }
 
-// TestRulesOverXDS follows one sidecar through a first configuration, a change, a refused one, its correction and a removal.
+// TestRulesOverXDS follows one sidecar through a first configuration, a change, a refused one, its correction and a
+// removal.
 func TestRulesOverXDS(t *testing.T) {
 	m := servers.StartManagement(t, "")
 	m.Set(t, "1", perYear("shop", 2), perYear("other", 5))
@@ -98,7 +102,8 @@ func TestRulesOverXDS(t *testing.T) {
 	bad.Descriptors[0].RateLimit.Unit = configv3.RateLimitUnit_UNKNOWN
 	m.Set(t, "3", bad)
 	servers.Await(t, "the refusal", func() error {
-		if got := refusals(m); len(got) == 0 || !strings.Contains(got[0], `xds:shop: invalid rate limit unit "UNKNOWN"`) {
+		if got := refusals(m); len(got) == 0 ||
+			!strings.Contains(got[0], `xds:shop: invalid rate limit unit "UNKNOWN"`) {
 			return fmt.Errorf("refusals: %q", got)
 		}
 		return nil
@@ -120,8 +125,8 @@ func TestRulesOverXDS(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 }
 
-// TestAManagementServerThatRestarts is away at first, then comes back with versions that are new, the same and older. A deleted limit
-// must not stay because a version looks familiar.
+// TestAManagementServerThatRestarts is away at first, then comes back with versions that are new, the same and older. A
+// deleted limit must not stay because a version looks familiar.
 func TestAManagementServerThatRestarts(t *testing.T) {
 	addr := servers.FreeAddr(t)
 	s := follower(t, addr)
@@ -150,7 +155,8 @@ func TestAManagementServerThatRestarts(t *testing.T) {
 		}
 		s.awaitLimit(t, "shop", next.count)
 		first := m.Requests()[0]
-		if first.GetVersionInfo() != "" || first.GetResponseNonce() != "" || first.GetNode().GetId() != servers.ManagementNode {
+		if first.GetVersionInfo() != "" || first.GetResponseNonce() != "" ||
+			first.GetNode().GetId() != servers.ManagementNode {
 			t.Errorf("a stream begins with %v, want neither version nor nonce", first)
 		}
 	}
@@ -166,7 +172,8 @@ func TestXDSWithoutRedis(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }
 
-// TestXDSWithRedis has rules of a management server alone, and hears what other sidecars and a control plane tell: changed rules, too.
+// TestXDSWithRedis has rules of a management server alone, and receives news of other sidecars and a control plane:
+// changed rules, too.
 func TestXDSWithRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
 	m := servers.StartManagement(t, "")
@@ -176,14 +183,14 @@ func TestXDSWithRedis(t *testing.T) {
 	channel := s.recordKeys().Shared("news")
 	servers.Await(t, "a message that is heard", func() error {
 		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
-			return fmt.Errorf("%v sidecars hear it", got)
+			return fmt.Errorf("%v sidecars receive it", got)
 		}
 		return nil
 	})
 	redis.Do(t, "CLIENT", "KILL", "TYPE", "pubsub") // what is missed meanwhile makes a gap
 	servers.Await(t, "the sidecar hears again", func() error {
 		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
-			return fmt.Errorf("%v sidecars hear it", got)
+			return fmt.Errorf("%v sidecars receive it", got)
 		}
 		return nil
 	})
@@ -219,7 +226,8 @@ func TestFilesBesideXDS(t *testing.T) {
 	var view admin.RulesView
 	_, body := fetch(t, s.Addresses().Debug, "/v1/rules")
 	err := json.Unmarshal([]byte(body), &view)
-	if err != nil || view.XDS == nil || !view.XDS.Connected || view.XDS.Version != "2" || len(view.XDS.Hides) != 1 || view.XDS.Hides[0] != file {
+	if err != nil || view.XDS == nil || !view.XDS.Connected || view.XDS.Version != "2" || len(view.XDS.Hides) != 1 ||
+		view.XDS.Hides[0] != file {
 		t.Errorf("/v1/rules = %s, %v", body, err)
 	}
 	for _, d := range view.Domains {
@@ -227,10 +235,11 @@ func TestFilesBesideXDS(t *testing.T) {
 			t.Errorf("domain %s comes from %q, its limit from %q, want xds:%[1]s", d.Name, d.Source, d.Limits[0].At)
 		}
 	}
-	var fleet admin.FleetView
+	var fleet admin.SidecarList
 	_, body = fetch(t, s.Addresses().Debug, "/v1/fleet")
 	err = json.Unmarshal([]byte(body), &fleet)
-	if err != nil || fleet.Sidecars[0].XDS == nil || *fleet.Sidecars[0].XDS != (admin.XDSState{Connected: true, Version: "2"}) {
+	if err != nil || fleet.Sidecars[0].XDS == nil ||
+		*fleet.Sidecars[0].XDS != (admin.XDSState{Connected: true, Version: "2"}) {
 		t.Errorf("/v1/fleet = %s, %v", body, err)
 	}
 
@@ -239,7 +248,9 @@ func TestFilesBesideXDS(t *testing.T) {
 	m.Set(t, "3", perYear("own", 9))
 	s.awaitLimit(t, "edge", 2)
 	write(t, file, "domain: [broken")
-	servers.Await(t, "the refused file", func() error { return readyz(t, s, "ok (degraded: rules: the newest load was refused") })
+	servers.Await(t, "the refused file", func() error {
+		return readyz(t, s, "ok (degraded: rules: the newest load was refused")
+	})
 	m.Set(t, "4", perYear("own", 4))
 	s.awaitLimit(t, "own", 4)
 	if s.limitOf("edge") != 2 {
@@ -258,14 +269,9 @@ func TestPublishedRulesBesideXDS(t *testing.T) {
 	defer client.Close()
 	for _, domain := range []string{"own", "edge"} {
 		text := strings.Replace(twoPerYear, "domain: shop", "domain: "+domain, 1)
-		document, err := json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1, Hash: rules.HashText(text), Text: text})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1,
+			Hash: rules.HashText(text), Text: text}))(t)
+		must.Do(t, client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err())
 	}
 	s.Reload()
 	s.awaitLimit(t, "own", 2)
@@ -279,20 +285,16 @@ func TestXDSOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "envoy-gateway", 2)
 	options := func() grpc.ServerOption {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool, err := loadPool(a.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}))
+		pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+		pool := must.Get(reread.Authorities(a.file))(t)
+		return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}))
 	}
 	m := servers.StartManagement(t, "", options())
 	m.Set(t, "1", perYear("shop", 2))
 	own, ownKey := a.issue(t, "envoy-ratelimit", 3)
-	environ := []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + own, "CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + ownKey, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + a.file}
+	environ := []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + own,
+		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + ownKey, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + a.file}
 	s := follower(t, m.Addr, append(environ, "CONFIG_GRPC_XDS_SERVER_TLS_SAN=envoy-gateway")...)
 	s.awaitLimit(t, "shop", 2)
 
@@ -303,7 +305,8 @@ func TestXDSOverTLS(t *testing.T) {
 		t.Error("a certificate for another name is taken")
 	}
 
-	cfg := fromEnv(t, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+m.Addr, "CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/does/not/exist")
+	cfg := fromEnv(t, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+m.Addr,
+		"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/does/not/exist")
 	_, err := New(cfg)
 	if err == nil || !strings.Contains(err.Error(), "CONFIG_GRPC_XDS_SERVER_TLS_CACERT: open /does/not/exist") {
 		t.Errorf("a missing authority gives %v", err)
@@ -331,10 +334,7 @@ func TestAHugeResponse(t *testing.T) {
 
 // TestAServerThatSpeaksSomethingElse hangs up or sends noise; the sidecar serves.
 func TestAServerThatSpeaksSomethingElse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -368,7 +368,9 @@ func TestGoingBackToTheRulesInUseEndsTheRefusal(t *testing.T) {
 	s := follower(t, m.Addr)
 	s.awaitLimit(t, "shop", 2)
 	m.Set(t, "2", broken("shop"))
-	servers.Await(t, "the refusal", func() error { return readyz(t, s, "ok (degraded: xds: the newest load was refused") })
+	servers.Await(t, "the refusal", func() error {
+		return readyz(t, s, "ok (degraded: xds: the newest load was refused")
+	})
 	s.awaitLog(t, "version=2")
 	m.Set(t, "3", perYear("shop", 2))
 	servers.Await(t, "the end of the refusal", func() error { return readyz(t, s, "ok\n") })
@@ -383,5 +385,7 @@ func TestARefusalDuringARemovalIsTold(t *testing.T) {
 	awaitText(t, s.Addresses().Debug, "/metrics", `spillway_xds_info{version="2"} 1`)
 	m.Set(t, "3", broken("shop"))
 	s.awaitLimit(t, "other", -1)
-	servers.Await(t, "the refusal", func() error { return readyz(t, s, "ok (degraded: xds: the newest load was refused") })
+	servers.Await(t, "the refusal", func() error {
+		return readyz(t, s, "ok (degraded: xds: the newest load was refused")
+	})
 }

@@ -132,7 +132,8 @@ func TestContractOfContention(t *testing.T) {
 				}
 			})
 			if counted.Load() < threshold || counted.Load()+cooling.Load() != callers {
-				t.Fatalf("round %d: %d refusals by the counter and %d by the cool-down, want at least %d and %d together",
+				t.Fatalf("round %d: %d refusals by the counter and %d by the cool-down, want at least %d and %d "+
+					"together",
 					round, counted.Load(), cooling.Load(), threshold, callers)
 			}
 			wantPenalty(t, "after them", spend(s, c)[0], time.Hour)

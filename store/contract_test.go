@@ -20,8 +20,10 @@ func eachStore(t *testing.T, test func(t *testing.T, s Counter)) {
 		"redis":                 func() RedisConfig { return RedisConfig{Main: at(server.Addr)} },
 		"redis without denials": func() RedisConfig { return RedisConfig{Main: at(server.Addr), DenialEntries: -1} },
 		"redis with leases":     func() RedisConfig { return RedisConfig{Main: at(server.Addr), Leases: true} },
-		"per-second redis":      func() RedisConfig { return RedisConfig{Main: at(server.Addr), PerSecond: at(second.Addr)} },
-		"ring":                  func() RedisConfig { return RedisConfig{Main: ring(server, second)} },
+		"per-second redis": func() RedisConfig {
+			return RedisConfig{Main: at(server.Addr), PerSecond: at(second.Addr)}
+		},
+		"ring": func() RedisConfig { return RedisConfig{Main: ring(server, second)} },
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t, c())) })
 	}
@@ -74,7 +76,8 @@ func TestContractOfACounter(t *testing.T) {
 				{peeking, false, 1, no, 0, 0}, {peeking, false, 1, no, 0, 0},
 			}},
 			{"a refund gives back but never above full", []step{
-				{giving, false, 4, yes, 0, 10}, {0, false, 10, yes, 10, 0}, {0, false, 1, no, 0, 0}, {giving, false, 4, yes, -4, 4},
+				{giving, false, 4, yes, 0, 10}, {0, false, 10, yes, 10, 0}, {0, false, 1, no, 0, 0},
+				{giving, false, 4, yes, -4, 4},
 				{0, false, 1, yes, 1, 3}, {giving, false, 100, yes, -7, 10},
 			}},
 			{"a tree takes what is left", []step{
@@ -181,7 +184,8 @@ func TestContractOfManyRequests(t *testing.T) {
 	eachStore(t, func(t *testing.T, s Counter) {
 		var all []*limit.Request
 		for i := range 20 {
-			own, shared := charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year), 1)
+			own, shared := charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year),
+				1)
 			all = append(all, requestOf(own, shared))
 		}
 		s.Ask(t.Context(), all...)

@@ -34,7 +34,7 @@ type heartbeat struct {
 	steady  time.Time                        // until then no number falls
 }
 
-// allDomains stands for the sidecars of every domain. No domain has an empty name.
+// allDomains means the sidecars of every domain. No domain has an empty name.
 const allDomains = ""
 
 // Live is how many sidecars with rules for a domain share this store, this one included; of an empty domain, how many

@@ -37,7 +37,9 @@ func TestSidecarsAreCountedByDomain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	lone, two := servers.StartRedis(t), startRing(t, 2)
 	for name, main := range map[string]func() *redis.Client{
-		"one server": func() *redis.Client { return at(lone.Addr) }, "ring": func() *redis.Client { return ring(two...) },
+		"one server": func() *redis.Client { return at(lone.Addr) }, "ring": func() *redis.Client {
+			return ring(two...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := openLive(t, 4, main)
@@ -129,7 +131,8 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Do(t, "ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-zadd", "~*")
 	var alarms atomic.Int64
-	main := client(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}, Username: "bob", Password: "pw"}})
+	main := client(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}, Username: "bob",
+		Password: "pw"}})
 	r := open(t, RedisConfig{Main: main, Heartbeat: liveKey, OnError: func(reason string, _ error) {
 		if reason == redis.ReasonNoPerm {
 			alarms.Add(1)

@@ -41,7 +41,8 @@ func at(address string) *redis.Client {
 // unguarded is a client of one server whose breaker never opens.
 func unguarded(address string, silence time.Duration) *redis.Client {
 	return client(redis.Config{
-		Servers: redis.Servers{Addresses: []string{address}}, Silence: silence, Breaker: breaker.Config{Failures: 1 << 30},
+		Servers: redis.Servers{Addresses: []string{address}}, Silence: silence,
+		Breaker: breaker.Config{Failures: 1 << 30},
 	})
 }
 
@@ -69,7 +70,7 @@ func open(t testing.TB, c RedisConfig) *Redis {
 	return r
 }
 
-// keyOf is a key of the test's own, so that no test meets another's counters. Keys of different names live in
+// keyOf is a key of the test's own, so that tests do not share counters. Keys of different names live in
 // different homes where a store has several.
 func keyOf(t testing.TB, name string) string { return fmt.Sprintf("rl1:{%s|%s}:k", t.Name(), name) }
 

@@ -116,7 +116,8 @@ func jostle(t *testing.T, r *Redis, requests int) {
 		}
 	})
 	if partial.Load() > 0 || refused.Load() == 0 || refused.Load() == int64(requests) {
-		t.Fatalf("%d requests in part and %d of %d refused, want none and some", partial.Load(), refused.Load(), requests)
+		t.Fatalf("%d requests in part and %d of %d refused, want none and some", partial.Load(), refused.Load(),
+			requests)
 	}
 	for i := range used {
 		left := peek(r, scattered(t, i, count, 0)).Remaining
@@ -246,7 +247,8 @@ func TestLimitsPerSecondLiveOnTheSecondServer(t *testing.T) {
 	slow := func(window time.Duration) limit.Limit {
 		return limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 100_000, Window: window}
 	}
-	second1, long := charge(t, "second", slow(time.Second), 20_000), charge(t, "long", slow(1001*time.Millisecond), 20_000)
+	second1, long := charge(t, "second", slow(time.Second), 20_000), charge(t, "long", slow(1001*time.Millisecond),
+		20_000)
 	for _, d := range spend(r, second1, long) {
 		if d.Outcome != limit.Allowed || d.Charged == 0 {
 			t.Fatalf("decision %+v while both have room", d)

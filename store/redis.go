@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/denials"
@@ -19,7 +18,7 @@ import (
 )
 
 // Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
-// use. It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens
+// use. It answers in time even if servers hang, and starts without them. In front are leases, which spend tokens
 // that were taken ahead, and denials: a counter that is spent is not asked about before it can have something to give.
 type Redis struct {
 	cfg       RedisConfig
@@ -98,7 +97,7 @@ func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
 }
 
 // Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
-// it does no harm.
+// it is harmless.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	r.Drop(keys)
 	defer r.Drop(keys) // what was learned meanwhile may be from before
@@ -174,8 +173,8 @@ func (r *Redis) Ready(ctx context.Context) {
 }
 
 // Breaker is the state of the breaker that stops most.
-func (r *Redis) Breaker() breaker.State {
-	worst := breaker.Closed
+func (r *Redis) Breaker() redis.BreakerState {
+	worst := redis.BreakerClosed
 	for _, server := range r.servers() {
 		worst = max(worst, server.Breaker().State())
 	}

@@ -17,7 +17,8 @@ import (
 // info is a number that a server shows about itself.
 func info(t testing.TB, server *servers.Redis, section, pattern string) int64 {
 	t.Helper()
-	found := regexp.MustCompile(`(?m)^` + pattern + `(\d+)`).FindStringSubmatch(fmt.Sprint(server.Do(t, "INFO", section)))
+	found := regexp.MustCompile(`(?m)^` + pattern + `(\d+)`).FindStringSubmatch(
+		fmt.Sprint(server.Do(t, "INFO", section)))
 	if found == nil {
 		return 0
 	}
@@ -230,7 +231,8 @@ func TestAStoreStartsWithoutAServerAndCloses(t *testing.T) {
 func TestACounterWithAForeignValueHeals(t *testing.T) {
 	server := servers.StartRedis(t)
 	for name, foreign := range map[string][]string{
-		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00x"},
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"},
+		"bytes": {"SET", "\xff\x00x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, RedisConfig{Main: at(server.Addr)})

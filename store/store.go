@@ -9,7 +9,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/denials"
@@ -47,7 +46,7 @@ type RedisConfig struct {
 
 	OnError func(reason string, err error) // called for each request or part that stayed undecided
 	// OnLate is called with each request, or part of one, that ends after its caller left. With an error it stays
-	// undecided. It has the Fate of the whole request, and belongs to the callee.
+	// undecided. It has the Fate of the whole request, and belongs to the callee. Nil: its Fate gets the reply.
 	OnLate func(part *limit.Request, err error)
 	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
 	// when it is over, with the reason why it stayed undecided or nothing.
@@ -65,18 +64,18 @@ type RedisStats struct {
 
 // ServerStats is what is known about one server.
 type ServerStats struct {
-	Name    string        // its address, or the name of the master
-	Breaker breaker.Stats // of the breaker in front of it
+	Name    string             `label:"shard"` // its address, or the name of the master
+	Breaker redis.BreakerStats // of the breaker in front of it
 }
 
 // CallStats counts requests to servers; one over several servers or slots counts for each part.
 type CallStats struct {
-	Sent        int64 // handed to a server, or refused by its breaker or queue
-	Undecided   int64 // of these: left without a decision
-	Unknown     int64 // of the undecided: those that may have charged all the same
-	Late        int64 // of the undecided: those whose reply came after all
-	Healed      int64 // counters that held a foreign value, and were deleted
-	NotReturned int64 // tokens of refused requests that could not be given back
+	Sent        int64 `metric:"redis_requests_total" help:"Requests to Redis, with those its breaker or queue kept."`
+	Undecided   int64 `metric:"redis_undecided_total" help:"Requests without a decision of Redis."`
+	Unknown     int64 `metric:"redis_unknown_total" help:"Requests that may have charged: their reply was lost."`
+	Late        int64 `metric:"redis_late_total" help:"Requests whose reply came after the failure policy decided."`
+	Healed      int64 `metric:"redis_healed_total" help:"Counters with a value that no limit wrote, deleted."`
+	NotReturned int64 `metric:"redis_not_returned_total" help:"Tokens that could not be given back; time does."`
 }
 
 func (c RedisConfig) withDefaults() RedisConfig {
@@ -90,7 +89,11 @@ func (c RedisConfig) withDefaults() RedisConfig {
 		c.OnError = func(string, error) {}
 	}
 	if c.OnLate == nil {
-		c.OnLate = func(*limit.Request, error) {}
+		c.OnLate = func(part *limit.Request, err error) {
+			if err == nil {
+				part.Fate.Reply(part)
+			}
+		}
 	}
 	return c
 }

@@ -9,135 +9,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// ControlStats is what a control counts.
+// ControlStats is what a control counts. A number below 0 is not known.
 type ControlStats struct {
-	Leads    bool
-	Mended   int64         // records and documents that were put into Redis
-	Unheard  int64         // missing records that sidecars asked for, and for which there was no room
-	Pending  int64         // changes that are not in Redis yet; below 0: not known
-	Stale    time.Duration // since this control last had all changes in Redis, or found another one leading
-	Copies   bool
-	Failures int64 // of the copy
+	Leads    bool          `metric:"control_leads" help:"Whether this control leads: one of several writes to Redis."`
+	Mended   int64         `metric:"control_mended_total" help:"Records and documents this control put into Redis."`
+	Unheard  int64         `metric:"control_missing_dropped_total" help:"Missing records of a refill that had no room."`
+	Pending  int64         `metric:"control_waiting_changes" help:"Changes of the database that are not in Redis yet."`
+	Stale    time.Duration `metric:"control_stale_seconds" help:"Time since all changes were known to be in Redis."`
+	Copies   bool          `metric:"control_record_copies" help:"Whether this control copies the record."`
+	Failures int64         `metric:"control_record_failures_total" help:"Copies of the record that failed; retried."`
 	Streams  []ControlStream
-	Erasures int64           // that are open; below 0: not known
-	Archive  *ControlArchive // nil: there is none
+	Erasures int64           `metric:"control_erasures_open" help:"Erasures that were asked for and have not ended."`
+	Archive  *ControlArchive // nil without one
 }
 
 // ControlStream is what a control counts about a stream of the record.
 type ControlStream struct {
-	Stream                                                 string
-	Entries, Rows, Again, Missing, Dropped, Moved, Refused int64
-	Queued                                                 int64 // entries that wait in Redis; below 0: not known
-	Behind                                                 time.Duration
+	Stream  string        `label:"stream"`
+	Entries int64         `metric:"control_record_entries_total" help:"Entries of a stream of the record, stored."`
+	Rows    int64         `metric:"control_record_rows_total" help:"Rows of the record that were stored."`
+	Again   int64         `metric:"control_record_again_total" help:"Entries that were stored already, and left out."`
+	Missing int64         `metric:"control_record_missing_total" help:"Entries that left the stream before the copy."`
+	Dropped int64         `metric:"control_record_dropped_total" help:"Rows that sidecars dropped for want of room."`
+	Moved   int64         `metric:"control_record_moved_total" help:"Rows with a wrong time, stored under the copy's."`
+	Refused int64         `metric:"control_record_refused_total" help:"Entries that cannot be stored."`
+	Queued  int64         `metric:"control_record_queued_entries" help:"Entries that wait in the stream."`
+	Behind  time.Duration `metric:"control_record_behind_seconds" help:"Age of the oldest entry of the last read."`
 }
 
 // ControlArchive is what a control counts about its archive.
 type ControlArchive struct {
-	Runs, Partitions, Files, Rows, Bytes, Deleted int64
-	LastRun                                       time.Time
-	Failures                                      map[string]int64 // by step, with all steps
-}
-
-// controlMetric is one metric of a control.
-type controlMetric[S any] struct {
-	name, help string
-	kind       prometheus.ValueType
-	value      func(*S) float64
-}
-
-func flag(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-var controlMetrics = []controlMetric[ControlStats]{
-	{"leads", "Whether this control leads: of several, one puts changes into Redis.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Leads) }},
-	{"mended_total", "Records and documents that this control has put into Redis.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Mended) }},
-	{"missing_dropped_total", "Records that sidecars asked for during a refill, dropped for want of room. The refill brings them.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Unheard) }},
-	{"outbox_rows", "Changes of the database that are not in Redis yet.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Pending) }},
-	{"stale_seconds", "Time since this control last had all changes in Redis, or found that another one leads.", prometheus.GaugeValue, func(s *ControlStats) float64 { return s.Stale.Seconds() }},
-	{"record_copies", "Whether this control copies the record.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Copies) }},
-	{"erasures_open", "Erasures that were asked for and have not ended.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Erasures) }},
-	{"record_failures_total", "Attempts to copy the record that failed; they are retried.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Failures) }},
-}
-
-var controlStreamMetrics = []controlMetric[ControlStream]{
-	{"record_entries_total", "Entries of a stream of the record that were stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Entries) }},
-	{"record_rows_total", "Rows of the record that were stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Rows) }},
-	{"record_again_total", "Entries that were stored already, and left out.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Again) }},
-	{"record_missing_total", "Entries that left the stream before they were copied.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Missing) }},
-	{"record_dropped_total", "Rows that sidecars dropped for want of room, as they report it.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Dropped) }},
-	{"record_moved_total", "Rows whose time could not be right, stored under the time of the copy.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Moved) }},
-	{"record_refused_total", "Entries that cannot be stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Refused) }},
-	{"record_queued_entries", "Entries that wait in the stream.", prometheus.GaugeValue, func(s *ControlStream) float64 { return float64(s.Queued) }},
-	{"record_behind_seconds", "Age of the oldest entry of the last read.", prometheus.GaugeValue, func(s *ControlStream) float64 { return s.Behind.Seconds() }},
-}
-
-var controlArchiveMetrics = []controlMetric[ControlArchive]{
-	{"archive_runs_total", "Runs of the archive that ended well. While it leads, a control starts one every hour.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Runs) }},
-	{"archive_last_run_timestamp_seconds", "When the last run of the archive ended well.", prometheus.GaugeValue, func(a *ControlArchive) float64 { return float64(a.LastRun.Unix()) }},
-	{"archive_partitions_total", "Partitions that were archived, checked and dropped.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Partitions) }},
-	{"archive_files_total", "Files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Files) }},
-	{"archive_rows_total", "Events in files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Rows) }},
-	{"archive_bytes_total", "Bytes of files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Bytes) }},
-	{"archive_deleted_files_total", "Files that were deleted, because they were old enough.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Deleted) }},
-}
-
-// controlCollector collects one snapshot. A gauge below 0 is not known, and left out.
-type controlCollector struct{ take func() ControlStats }
-
-const controlPrefix = "spillway_control_"
-
-// Describe sends nothing: the metrics are those that Collect sends.
-func (controlCollector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect takes one snapshot and sends its numbers.
-func (c controlCollector) Collect(out chan<- prometheus.Metric) {
-	snapshot := c.take()
-	for i := range controlMetrics {
-		m := &controlMetrics[i]
-		if v := m.value(&snapshot); v >= 0 {
-			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(controlPrefix+m.name, m.help, nil, nil), m.kind, v)
-		}
-	}
-	for i := range controlStreamMetrics {
-		m := &controlStreamMetrics[i]
-		desc := prometheus.NewDesc(controlPrefix+m.name, m.help, []string{"stream"}, nil)
-		for n := range snapshot.Streams {
-			if v := m.value(&snapshot.Streams[n]); v >= 0 {
-				out <- prometheus.MustNewConstMetric(desc, m.kind, v, snapshot.Streams[n].Stream)
-			}
-		}
-	}
-	if snapshot.Archive != nil {
-		snapshot.Archive.send(out)
-	}
-}
-
-// send sends the numbers of an archive.
-func (a *ControlArchive) send(out chan<- prometheus.Metric) {
-	for i := range controlArchiveMetrics {
-		m := &controlArchiveMetrics[i]
-		if v := m.value(a); v >= 0 {
-			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(controlPrefix+m.name, m.help, nil, nil), m.kind, v)
-		}
-	}
-	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed, by step; retried after a minute.", []string{"step"}, nil)
-	for step, n := range a.Failures {
-		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(n), step)
-	}
-}
-
-// Control measures a control. Only the list of metrics has it beside those of a sidecar.
-func (t *Telemetry) Control(stats func() ControlStats) {
-	t.register.MustRegister(controlCollector{stats})
+	Runs       int64     `metric:"control_archive_runs_total" help:"Hourly runs of the archive that ended well."`
+	Partitions int64     `metric:"control_archive_partitions_total" help:"Partitions archived and dropped."`
+	Files      int64     `metric:"control_archive_files_total" help:"Files that were written into the archive."`
+	Rows       int64     `metric:"control_archive_rows_total" help:"Events in files written into the archive."`
+	Bytes      int64     `metric:"control_archive_bytes_total" help:"Bytes of files written into the archive."`
+	Deleted    int64     `metric:"control_archive_deleted_files_total" help:"Files deleted when old enough."`
+	LastRun    time.Time `metric:"control_archive_last_run_timestamp_seconds" help:"When a run last ended well."`
+	Failures   int64     `metric:"control_archive_failures_total" help:"Failed runs; retried."`
 }
 
 // ControlHandler serves the metrics of a control, and those of its process.
 func ControlHandler(stats func() ControlStats) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(controlCollector{stats}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	registry.MustRegister(statsCollector{func() any { return stats() }}, collectors.NewGoCollector(), process)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 }

@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Decisions is how often a rule had the last word, by outcome.
@@ -14,23 +12,16 @@ type Decisions struct {
 
 // Decisions returns the decisions of every rule that decided something. Rules of one name in one domain are added up.
 func (t *Telemetry) Decisions() []Decisions {
-	t.rules.mu.RLock()
-	defer t.rules.mu.RUnlock()
-	all := []Decisions{}
-	at := map[[2]string]int{}
-	for of, rule := range t.rules.known {
-		for o := range rule.decided {
-			n := rule.decided[o].Load()
-			if n == 0 {
-				continue
-			}
-			name := [2]string{of.domain, of.rule}
-			i, known := at[name]
-			if !known {
-				i, at[name] = len(all), len(all)
-				all = append(all, Decisions{of.domain, of.rule, map[string]int64{}})
-			}
-			all[i].Outcomes[engine.Outcome(o).String()] += n
+	all, at := []Decisions{}, map[[2]string]int{}
+	for _, one := range t.rules.stats() {
+		name := [2]string{one.Domain, one.Rule}
+		i, known := at[name]
+		if !known {
+			i, at[name] = len(all), len(all)
+			all = append(all, Decisions{one.Domain, one.Rule, map[string]int64{}})
+		}
+		for outcome, n := range one.Decided {
+			all[i].Outcomes[outcome] += n
 		}
 	}
 	return all

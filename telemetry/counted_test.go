@@ -20,7 +20,8 @@ func TestCountersCanBeReadBack(t *testing.T) {
 	m.Decided(m.Rule("shop", "each", "ip"), engine.Refused) // another rule of that name
 	m.Rule("shop", "silent", "user")
 	all := m.Decisions()
-	if len(all) != 1 || all[0].Domain != "shop" || all[0].Rule != "each" || !maps.Equal(all[0].Outcomes, map[string]int64{"allowed": 3, "refused": 2}) {
+	if len(all) != 1 || all[0].Domain != "shop" || all[0].Rule != "each" ||
+		!maps.Equal(all[0].Outcomes, map[string]int64{"allowed": 3, "refused": 2}) {
 		t.Errorf("the decisions are %v", all)
 	}
 	m.StoreCalled("", true, 150*time.Microsecond)
@@ -30,7 +31,8 @@ func TestCountersCanBeReadBack(t *testing.T) {
 		t.Errorf("the calls are %v", calls)
 	}
 	l := m.StoreLatency()
-	if l.Count != 2 || l.Seconds < 1 || len(l.Buckets) != 16 || l.Buckets[2] != (Bucket{200e-6, 1}) || l.Buckets[15].Count != 2 {
+	if l.Count != 2 || l.Seconds < 1 || len(l.Buckets) != 16 || l.Buckets[2] != (Bucket{200e-6, 1}) ||
+		l.Buckets[15].Count != 2 {
 		t.Errorf("the latency is %+v", l)
 	}
 }

@@ -1,3 +1,3 @@
-// Package telemetry is logs and metrics: it fills the callbacks of the other rooms' Configs, wraps the gRPC server, serves
-// /metrics, and is the one place where names of metrics live.
+// Package telemetry is logs, metrics and traces. It observes the engine, fills the callbacks of other rooms' Configs,
+// wraps the gRPC server, and reads the tags that name the metrics of what other rooms count.
 package telemetry

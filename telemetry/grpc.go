@@ -12,12 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // GRPC is what the interceptors need to know.
 type GRPC struct {
-	// Methods are the full names of the methods that are measured. Their doors answer panics themselves, with a decision;
-	// a panic in any other method fails the call.
+	// Methods are the full names of the methods that are measured. Their doors answer panics themselves, with a
+	// decision; a panic in any other method fails the call.
 	Methods []string
 	Log     *slog.Logger
 }
@@ -29,7 +31,8 @@ type method struct {
 	times    *times // for statsd
 }
 
-// Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door does.
+// Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door
+// does.
 func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	methods := make(map[string]method, len(cfg.Methods))
 	for _, full := range cfg.Methods {
@@ -41,7 +44,7 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		m, measured := methods[info.FullMethod]
 		if !measured {
-			return t.guard(ctx, req, info, handler, cfg.Log)
+			return t.unary(ctx, req, info, handler, cfg.Log)
 		}
 		m.requests.Inc()
 		began := time.Since(t.began) // without the time of day, which takes as long again to read
@@ -58,31 +61,30 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	}
 }
 
-// guard calls a handler and makes an error of its panic.
-func (t *Telemetry) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler, log *slog.Logger) (resp any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			resp, err = nil, t.recovered(log, info.FullMethod, r)
-		}
-	}()
-	return handler(ctx, req)
+// unary is a call that no door answers.
+func (t *Telemetry) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler, log *slog.Logger,
+) (resp any, err error) {
+	err = t.guard(log, info.FullMethod, func() error {
+		resp, err = handler(ctx, req)
+		return err
+	})
+	return resp, err
 }
 
-// recovered counts and logs a panic, and returns what the caller is told.
-func (t *Telemetry) recovered(log *slog.Logger, method string, r any) error {
-	t.Panicked()
-	log.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
-	return status.Error(codes.Internal, "internal error")
+// guard calls a handler and makes an error of its panic, which is counted and logged.
+func (t *Telemetry) guard(log *slog.Logger, method string, call func() error) (err error) {
+	engine.Guard(func(fault any) {
+		t.Panicked()
+		log.Error("panic in a handler", "method", method, "panic", fault, "stack", string(debug.Stack()))
+		err = status.Error(codes.Internal, "internal error")
+	}, func() { err = call() })
+	return err
 }
 
 // Stream returns the interceptor that keeps a panic in a streaming call from ending the process.
 func (t *Telemetry) Stream(log *slog.Logger) grpc.StreamServerInterceptor {
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = t.recovered(log, info.FullMethod, r)
-			}
-		}()
-		return handler(srv, ss)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		return t.guard(log, info.FullMethod, func() error { return handler(srv, ss) })
 	}
 }

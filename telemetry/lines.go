@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -15,8 +13,9 @@ const (
 	maxLines   = 1024                  // that wait to be written
 )
 
-// Lines is where a log goes. Lines that no reader takes from a pipe wait, and nothing waits for them. It counts the lines that could not be
-// written, such as those that a full disk has no room for, and those beyond its bound. It is safe for concurrent use.
+// Lines is where a log goes. Lines that no reader takes from a pipe wait, and nothing waits for them. It counts the
+// lines that could not be written, such as those on a full disk, and those beyond its bound. It is
+// safe for concurrent use.
 type Lines struct {
 	Out  io.Writer
 	lost atomic.Int64
@@ -92,7 +91,6 @@ func (l *Lines) write() {
 
 // Lines measures a log.
 func (t *Telemetry) Lines(l *Lines) {
-	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "spillway_log_lines_lost_total", Help: "Lines of the log that could not be written: the disk is full, or the reader has stopped.",
-	}, func() float64 { return float64(l.lost.Load()) }))
+	const help = "Lines of the log that could not be written: the disk is full, or the reader has stopped."
+	t.counts("spillway_log_lines_lost_total", help, &l.lost)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// LogConfig says what a log looks like.
+// LogConfig is what a log looks like.
 type LogConfig struct {
 	Out   io.Writer    // required
 	Level slog.Leveler // nil: info
@@ -20,9 +20,9 @@ type LogConfig struct {
 	Secrets *Secrets // what never appears; nil: nothing
 }
 
-// NewLogger returns a log of one line per event, whatever the event holds: a line has 4 KiB at most, and values are cut.
-// Unless it is to show every line, a warning or error that repeats within ten seconds appears once, with a count of what
-// was left out the next time it appears.
+// NewLogger returns a log of one line per event: a line has 4 KiB at most, and values are
+// cut. Unless it is to show every line, a warning or error that repeats within ten seconds appears once, with a count
+// of what was left out the next time it appears.
 func NewLogger(cfg LogConfig) *slog.Logger {
 	if cfg.Now == nil {
 		cfg.Now = time.Now

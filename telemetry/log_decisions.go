@@ -30,8 +30,8 @@ type DecisionLogConfig struct {
 type DecisionLog struct {
 	cfg     DecisionLogConfig
 	waiting chan Summary
-	skipped atomic.Int64 // since the last line
-	counter func()       // counts one skipped
+	skipped atomic.Int64  // since the last line
+	counter *atomic.Int64 // of all skipped
 	stop    chan struct{}
 	done    sync.WaitGroup
 
@@ -45,7 +45,8 @@ func (t *Telemetry) DecisionLog(cfg DecisionLogConfig) *DecisionLog {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	l := &DecisionLog{cfg: cfg, waiting: make(chan Summary, decisionsWaiting), counter: t.unlogged.Inc, stop: make(chan struct{})}
+	l := &DecisionLog{cfg: cfg, waiting: make(chan Summary, decisionsWaiting), counter: &t.totals.Unlogged,
+		stop: make(chan struct{})}
 	l.done.Go(l.run)
 	return l
 }
@@ -61,7 +62,7 @@ func (l *DecisionLog) Wants(o engine.Outcome) bool {
 	return l.cfg.Rate >= 1 || rand.Float64() < l.cfg.Rate
 }
 
-// Write logs a decision, soon. It never waits: what is too much is skipped, and the next line says how many were.
+// Write logs a decision, soon. It never waits: what is too much is skipped, and the next line has the number.
 func (l *DecisionLog) Write(s Summary) {
 	if l.room() {
 		select {
@@ -71,7 +72,7 @@ func (l *DecisionLog) Write(s Summary) {
 		}
 	}
 	l.skipped.Add(1)
-	l.counter()
+	l.counter.Add(1)
 }
 
 // room reports whether this second has a line left.
@@ -120,8 +121,10 @@ func (l *DecisionLog) rest() {
 // line writes one decision.
 func (l *DecisionLog) line(s *Summary) {
 	attrs := []slog.Attr{
-		slog.String("door", s.Door), slog.String("domain", s.Domain), slog.String("rule", s.Rule), slog.String("scope", s.Scope),
-		slog.String("outcome", s.Outcome.String()), slog.Int("status", s.Status), slog.Int64("took_us", s.Took.Microseconds()),
+		slog.String("door", s.Door), slog.String("domain", s.Domain), slog.String("rule", s.Rule),
+		slog.String("scope", s.Scope),
+		slog.String("outcome", s.Outcome.String()), slog.Int("status", s.Status),
+		slog.Int64("took_us", s.Took.Microseconds()),
 	}
 	if s.Degraded != "" {
 		attrs = append(attrs, slog.String("degraded", s.Degraded))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // decided runs a log of decisions over some of them, and returns what it wrote.
@@ -23,10 +24,7 @@ func decided(t *testing.T, cfg DecisionLogConfig, all ...Summary) (lines []strin
 			l.Write(s)
 		}
 	}
-	err := l.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	for line := range strings.Lines(out.String()) {
 		_, line, _ = strings.Cut(line, "level=INFO ")
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
@@ -36,8 +34,10 @@ func decided(t *testing.T, cfg DecisionLogConfig, all ...Summary) (lines []strin
 
 func TestALineTellsOfADecision(t *testing.T) {
 	lines, _ := decided(t, DecisionLogConfig{All: true, Rate: 1},
-		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: engine.Refused, Status: 429, Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
-	const want = `msg=decision door=rls domain=shop rule="per user" scope=user outcome=refused status=429 took_us=1500 degraded=timeout trace_id=abc`
+		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: engine.Refused, Status: 429,
+			Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
+	const want = `msg=decision door=rls domain=shop rule="per user" scope=user outcome=refused status=429 ` +
+		`took_us=1500 degraded=timeout trace_id=abc`
 	if len(lines) != 1 || lines[0] != want {
 		t.Errorf("the log holds %q, want %q", lines, want)
 	}
@@ -81,7 +81,8 @@ func TestDecisionsAreSampled(t *testing.T) {
 }
 
 func TestNoDecisionIsWantedBelowTheLevel(t *testing.T) {
-	l := New(Config{}).DecisionLog(DecisionLogConfig{All: true, Rate: 1, Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	l := New(Config{}).DecisionLog(DecisionLogConfig{All: true, Rate: 1,
+		Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	defer l.Close()
 	if l.Wants(engine.Refused) {
 		t.Error("a decision is wanted, and the level hides it")

@@ -11,7 +11,7 @@ import (
 
 // Bounds of a line, in bytes.
 const (
-	maxLine    = 4096 // as it is written, with its end
+	maxLine    = 4096 // with its end
 	lineFrame  = 200  // of it, for time, level and the names of both
 	maxMessage = 1024
 	maxValue   = 256
@@ -63,7 +63,7 @@ func (s *safe) WithGroup(name string) slog.Handler {
 
 // attr makes an attribute safe, and reports whether there is room for it.
 func (s *safe) attr(a slog.Attr, room *int) (slog.Attr, bool) {
-	const frame, number = 8, 40 // quotes and separators; the longest of what is no text
+	const frame, number = 8, 40 // quotes and separators; the longest value beside texts
 	a.Key = s.text(a.Key, maxKey, room)
 	*room -= frame
 	if *room <= 0 {
@@ -91,18 +91,10 @@ func (s *safe) group(v slog.Value, room *int) slog.Value {
 	return slog.GroupValue(clean...)
 }
 
-// spoken is a value as text. A value that cannot say what it is must not take the request down that is being logged.
-func spoken(v slog.Value) (text string) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			text = fmt.Sprintf("!PANIC: %T", v.Any())
-		}
-	}()
+// spoken is a value as text. Of a value whose methods panic, package fmt writes the panic.
+func spoken(v slog.Value) string {
 	if v.Kind() == slog.KindString {
 		return v.String()
-	}
-	if err, ok := v.Any().(error); ok {
-		return err.Error()
 	}
 	return fmt.Sprintf("%+v", v.Any())
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // nasty are values that a client may send to break a log.
@@ -26,7 +28,7 @@ var nasty = map[string]string{
 	"64 KiB of no UTF-8":   strings.Repeat("\xff", 64<<10),
 }
 
-// poor is a value that cannot say what it is.
+// poor is a value whose text cannot be read.
 type poor struct{}
 
 func (poor) Error() string { panic("no words") }
@@ -90,10 +92,7 @@ func TestWhatAClientSendsAddsNoKeysToALine(t *testing.T) {
 	var out bytes.Buffer
 	NewLogger(LogConfig{Out: &out, JSON: true}).Info("event", "value", nasty["a second line"])
 	var line map[string]any
-	err := json.Unmarshal(out.Bytes(), &line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &line))
 	if line["@message"] != "event" || line["value"] != nasty["a second line"] || len(line) != 4 {
 		t.Errorf("the line became %v", line)
 	}
@@ -104,14 +103,12 @@ func TestValuesAreCut(t *testing.T) {
 	long := strings.Repeat("é", 1000)
 	NewLogger(LogConfig{Out: &out, JSON: true}).Info(long, "value", long, "error", long, "short", "é")
 	var line map[string]string
-	err := json.Unmarshal(out.Bytes(), &line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &line))
 	for key, most := range map[string]int{"@message": maxMessage, "value": maxValue, "error": wider["error"]} {
 		got := line[key]
 		if len(got) > most || len(got) < most-4 || !strings.HasSuffix(got, "é…") {
-			t.Errorf("%s has %d bytes and ends in %q, want at most %d and a mark", key, len(got), got[max(0, len(got)-8):], most)
+			t.Errorf("%s has %d bytes and ends in %q, want at most %d and a mark", key, len(got),
+				got[max(0, len(got)-8):], most)
 		}
 	}
 	if line["short"] != "é" {
@@ -130,14 +127,16 @@ func TestSecretsNeverAppear(t *testing.T) {
 	for name, event := range events {
 		for _, asJSON := range []bool{true, false} {
 			var out bytes.Buffer
-			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: secretsOf(secret, short, "")}), "dial redis://"+secret+"@host")
+			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: secretsOf(secret, short, "")}),
+				"dial redis://"+secret+"@host")
 			if strings.Contains(out.String(), secret) {
 				t.Errorf("as a %s the secret is told: %s", name, out.String())
 			}
 		}
 	}
 	var out bytes.Buffer
-	NewLogger(LogConfig{Out: &out, Secrets: secretsOf(secret, short)}).Info("redis is away", "error", "login "+secret+" refused")
+	NewLogger(LogConfig{Out: &out, Secrets: secretsOf(secret, short)}).Info("redis is away", "error",
+		"login "+secret+" refused")
 	if !strings.Contains(out.String(), `msg="redis is away" error="login *** refused"`) {
 		t.Errorf("what is hidden is %s", out.String())
 	}

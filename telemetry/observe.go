@@ -7,10 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -19,8 +17,8 @@ func (t *Telemetry) Observer(log *slog.Logger) *Observer {
 	return &Observer{t: t, log: log, nowhere: t.Rule("", "", "")}
 }
 
-// Observer counts and logs what the other rooms report: its methods are their callbacks. It blocks none of them. Make one with
-// Telemetry.Observer. It is safe for concurrent use.
+// Observer counts and logs what the other rooms report: its methods are their callbacks. It blocks none of them. Make
+// one with Telemetry.Observer. It is safe for concurrent use.
 type Observer struct {
 	t       *Telemetry
 	log     *slog.Logger
@@ -30,8 +28,8 @@ type Observer struct {
 	lost  atomic.Pointer[lostStore]
 }
 
-// ruleCounters finds what counts a limit or a domain by a pointer, for the rules in use. What is not in it (an override, or a
-// rule that was replaced a moment ago) is looked up by its labels.
+// ruleCounters finds what counts a limit or a domain by a pointer, for the rules in use. What is not in it (an
+// override, or a rule that was replaced a moment ago) is looked up by its labels.
 type ruleCounters struct {
 	limits  map[*descriptors.Effect]limitCounters
 	domains map[*descriptors.CompiledDomain]domainCounters
@@ -69,11 +67,11 @@ func (o *Observer) Use(set *descriptors.Set) {
 	o.t.forgetUnused(made)
 }
 
-// Verdict counts one request.
-func (o *Observer) Verdict(req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(o.rule(v.Match.Domain, v.Effect()), v.Outcome())
+// Verdict counts one request: it is an engine.Observer.
+func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	o.t.Decided(o.rule(v.Match.Domain, v.Effect), v.Outcome)
 	if v.Match.BadLimits > 0 {
-		o.t.BadOverrides(v.Match.BadLimits)
+		o.t.totals.Bad.Add(int64(v.Match.BadLimits))
 	}
 	if v.Excess != "" {
 		o.t.Exceeded(v.Excess)
@@ -89,33 +87,31 @@ func (o *Observer) Verdict(req *descriptors.Request, v *engine.Verdict) {
 	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
-		n := hits(req, t.Descriptor)
-		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: n})
+		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: req.Spends(t.Descriptor)})
 	}
 }
 
-// charge counts charge i of a verdict. Shadow is the rule's own mode: quota mode of the whole sidecar puts charges into shadow, too.
+// charge counts charge i of a verdict. Shadow is the rule's own mode: quota mode of the whole sidecar puts charges into
+// shadow, too.
 func (o *Observer) charge(v *engine.Verdict, i int) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
 	if d.Reason != "" {
 		o.t.Degraded(o.rule(v.Match.Domain, t.Effect), d.Reason)
 	}
-	h := Hit{
-		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
-		Over: d.Outcome == limit.Refused, Shadow: t.Effect.Mode == limit.Shadow, Cached: d.Cached,
-	}
-	switch c.Op {
-	case limit.Refund:
+	asked, more := c.Asks()
+	if !more {
 		return
-	case limit.Spend, limit.Debit:
-		h.Hits = c.Cost
+	}
+	h := Hit{
+		Hits: asked, Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
+		Over: d.Refused(), Shadow: t.Effect.Shadow(), Cached: d.Cached,
 	}
 	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
 
 // OverAdmitted counts a charge that the store refused when its request had been admitted.
 func (o *Observer) OverAdmitted(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
-	o.t.OverAdmitted(o.rule(domain, effect))
+	o.rule(domain, effect).over.Inc()
 }
 
 // series finds the counters of a limit under the reference server's names.
@@ -154,21 +150,6 @@ func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.
 	return o.t.Rule(domain.Name, effect.Rule, effect.Scope)
 }
 
-// hits are what a descriptor of the request asks for; a refund asks for nothing.
-func hits(req *descriptors.Request, descriptor int) int64 {
-	n := max(req.Hits, 1)
-	if descriptor >= 0 && descriptor < len(req.Descriptors) {
-		d := &req.Descriptors[descriptor]
-		if d.NegativeHits {
-			return 0
-		}
-		if d.HitsGiven {
-			n = d.Hits
-		}
-	}
-	return int64(min(n, limit.MaxCost))
-}
-
 // Panicked counts and logs what a door or the engine recovered.
 func (o *Observer) Panicked(fault any) {
 	o.t.Panicked()
@@ -177,11 +158,12 @@ func (o *Observer) Panicked(fault any) {
 
 // Survived counts and logs a panic in the background, which no caller waited for.
 func (o *Observer) Survived(fault any) {
-	o.t.panics.Inc()
+	o.t.totals.Panics.Add(1)
 	o.log.Error("panic in the background, recovered", "panic", fault, "stack", string(debug.Stack()))
 }
 
-// StoreCalled counts and times a call to a server of the shared store, which many requests share. One that was kept back is not timed.
+// StoreCalled counts and times a call to a server of the shared store, which many requests share. One that was kept
+// back is not timed.
 func (o *Observer) StoreCalled(_ string, _, _ int, took time.Duration, reason string) {
 	sent := true
 	switch reason {
@@ -198,24 +180,28 @@ func (o *Observer) StoreFailed(reason string, err error) {
 		return // what made it open is known, and its changes are logged
 	}
 	o.lost.Store(&lostStore{reason, time.Now()})
-	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
+	o.log.Warn("redis could not decide; the rules' failure policies do", "reason", reason, "error", err)
 }
 
 // BreakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
-func (o *Observer) BreakerChanged(server string, from, to breaker.State) {
-	if to == breaker.Closed {
+func (o *Observer) BreakerChanged(server string, from, to redis.BreakerState) {
+	if to == redis.BreakerClosed {
 		o.log.Info("the breaker to redis is closed", "server", server, "was", from.String())
 		return
 	}
-	o.log.Warn("the breaker to redis is "+to.String(), "server", server, "was", from.String())
+	if to == redis.BreakerOpen {
+		o.log.Warn("the breaker to redis is open", "server", server, "was", from.String())
+		return
+	}
+	o.log.Warn("the breaker to redis is half-open", "server", server, "was", from.String())
 }
 
 // lostFor is how long a failed decision is reported after the store answers again.
 const lostFor = 3 * time.Second
 
-// StoreDegraded returns why the shared store cannot decide: ping returns why it does not answer now, or it failed a moment ago for a
-// reason that an answer does not refute. The state of the breaker is added.
-func (o *Observer) StoreDegraded(ping func(context.Context) string, state breaker.State) string {
+// StoreDegraded returns why the shared store cannot decide: ping returns why it does not answer now, or it failed a
+// moment ago for a reason that an answer does not refute. The state of the breaker is added.
+func (o *Observer) StoreDegraded(ping func(context.Context) string, state redis.BreakerState) string {
 	reason := ping(context.Background())
 	if reason == "" {
 		reason = o.lately()
@@ -226,25 +212,26 @@ func (o *Observer) StoreDegraded(ping func(context.Context) string, state breake
 // lately returns why the shared store failed a moment ago, or nothing.
 func (o *Observer) lately() string {
 	lost := o.lost.Load()
-	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == redis.ReasonDial || lost.reason == redis.ReasonClosed {
+	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == redis.ReasonDial ||
+		lost.reason == redis.ReasonClosed {
 		return ""
 	}
 	return lost.reason
 }
 
-// withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is ready to
-// probe is reported only beside another reason.
-func withBreaker(reason string, state breaker.State) string {
+// withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is
+// ready to probe is reported only beside another reason.
+func withBreaker(reason string, state redis.BreakerState) string {
 	switch {
-	case state == breaker.Open && reason == "":
+	case state == redis.BreakerOpen && reason == "":
 		return "breaker open"
-	case state != breaker.Closed && reason != "":
+	case state != redis.BreakerClosed && reason != "":
 		return reason + ", breaker " + state.String()
 	}
 	return reason
 }
 
-// KeysLoaded logs what became of a key set. Its source is without passwords.
+// KeysLoaded logs what became of a key set. Its source has no passwords.
 func (o *Observer) KeysLoaded(source string, keys int, err error) {
 	if err != nil {
 		o.log.Warn("key set not loaded, the last good keys stay", "source", source, "keys", keys, "error", err)

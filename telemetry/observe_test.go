@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -33,27 +34,32 @@ func admission() (*Observer, *descriptors.Request, *engine.Verdict) {
 
 func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
 	o, req, v := admission()
-	allocs := testing.AllocsPerRun(100, func() { o.Verdict(req, v) })
+	ctx := context.Background()
+	allocs := testing.AllocsPerRun(100, func() { o.Verdict(ctx, req, v) })
 	if allocs > 0 {
 		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
 	}
 }
 
-// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing, which is not shadow mode.
+// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing,
+// which is not shadow mode.
 func TestShadowModeCountsRulesInShadow(t *testing.T) {
 	limits := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Hour}}}
 	for _, shadow := range []bool{false, true} {
-		domain := descriptors.Domain{Name: "shop", ChargeDenied: true, Tree: []descriptors.Node{{Key: "user", Limits: limits, Shadow: shadow}}}
+		domain := descriptors.Domain{Name: "shop", ChargeDenied: true,
+			Tree: []descriptors.Node{{Key: "user", Limits: limits, Shadow: shadow}}}
 		set, _ := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
 		m := New(Config{})
 		o := m.Observer(nil)
 		o.Use(set)
-		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, OnVerdict: o.Verdict})
+		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true,
+			Observers: []engine.Observer{o.Verdict}})
 		defer e.Close()
 		e.Use(set)
 		req := &descriptors.Request{Domain: "shop"}
 		for _, key := range []string{"user", "other"} {
-			req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: key, Value: "a"}}})
+			req.Descriptors = append(req.Descriptors,
+				descriptors.Descriptor{Entries: []descriptors.Entry{{Key: key, Value: "a"}}})
 		}
 		var v engine.Verdict
 		for range 3 {
@@ -62,39 +68,28 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 		got := counts(m.Series("shop", []string{"user"}))
 		want := map[bool]int64{true: 2}[shadow]
 		if v.Refused || got["over_limit"] != 2 || got["shadow_mode"] != want {
-			t.Errorf("rule in shadow %v: refused %v, counted %v; want admitted, 2 over the limit and %d in shadow mode", shadow, v.Refused, got, want)
+			t.Errorf("rule in shadow %v: refused %v, counted %v; want admitted, 2 over the limit and %d in shadow mode",
+				shadow, v.Refused, got, want)
 		}
 	}
 }
 
 func BenchmarkVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
+		o.Verdict(ctx, req, v)
 	}
 }
 
 func BenchmarkDegradedVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
-	}
-}
-
-func TestHitsOfADescriptor(t *testing.T) {
-	req := &descriptors.Request{Hits: 4, Descriptors: []descriptors.Descriptor{
-		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63}, {HitsGiven: true, Hits: 7, NegativeHits: true},
-	}}
-	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
-		if got := hits(req, i); got != want {
-			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
-		}
-	}
-	if got := hits(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 1)}, 0); got != 1 {
-		t.Errorf("hits of a request that gives none = %d, want 1", got)
+		o.Verdict(ctx, req, v)
 	}
 }
 

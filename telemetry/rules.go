@@ -21,15 +21,14 @@ type Rule struct {
 // ruleLabels are what rules are told apart by. All come from the configuration.
 type ruleLabels struct{ domain, rule, scope string }
 
-// rules holds the counters of all rules and collects them for a scrape.
+// rules holds the counters of all rules.
 type rules struct {
-	desc  *prometheus.Desc
 	mu    sync.RWMutex // guards known
 	known map[ruleLabels]*Rule
 }
 
-// Rule returns the counters of a rule. An empty rule stands for requests of the domain on which no rule had a say, and an
-// empty domain for those without a domain that is known.
+// Rule returns the counters of a rule. An empty rule is for requests of the domain that no rule decided, and
+// an empty domain for those without a domain that is known.
 func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 	of := ruleLabels{clean(domain), clean(rule), scope}
 	t.rules.mu.Lock()
@@ -49,34 +48,41 @@ func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
 	r.decided[o].Add(1)
 	if o == engine.Unknown {
-		t.unknown.Inc()
+		t.totals.Unknown.Add(1)
 	}
 	if o == engine.Shadowed {
-		t.shadowed.Inc()
+		t.totals.Shadowed.Add(1)
 	}
 }
 
 // Degraded counts one charge of a rule that was decided without the store.
 func (t *Telemetry) Degraded(r *Rule, reason string) { r.degraded.of(reason).Inc() }
 
-// OverAdmitted counts one charge of a rule that the store refused after its request had been admitted.
-func (t *Telemetry) OverAdmitted(r *Rule) { r.over.Inc() }
+// ruleStats is what became of the requests on which a rule had the last word.
+type ruleStats struct {
+	Domain  string           `label:"domain"`
+	Rule    string           `label:"rule"`
+	Scope   string           `label:"scope"`
+	Decided map[string]int64 `metric:"decisions_total" label:"outcome" help:"Requests, by outcome and by what decided."`
+}
 
-// Describe names the metric.
-func (r *rules) Describe(out chan<- *prometheus.Desc) { out <- r.desc }
-
-// Collect sends every counter that has counted something.
-func (r *rules) Collect(out chan<- prometheus.Metric) {
+// stats are those of all rules that have decided something.
+func (r *rules) stats() []ruleStats {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	all := []ruleStats{}
 	for of, rule := range r.known {
+		one := ruleStats{of.domain, of.rule, of.scope, map[string]int64{}}
 		for o := range rule.decided {
-			n := rule.decided[o].Load()
-			if n > 0 {
-				out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), of.domain, of.rule, of.scope, engine.Outcome(o).String())
+			if n := rule.decided[o].Load(); n > 0 {
+				one.Decided[engine.Outcome(o).String()] = n
 			}
 		}
+		if len(one.Decided) > 0 {
+			all = append(all, one)
+		}
 	}
+	return all
 }
 
 // words are counters by one of few words. A word is looked up by its labels once.

@@ -12,9 +12,9 @@ const (
 	recentSecrets  = 100 // that AddRecent keeps
 )
 
-// Secrets never appear in a log, whatever puts them into a line: *** stands in their place. Those of less than eight bytes are left
-// alone, because they may be part of ordinary words, and their absence would tell them. The zero value holds none. It is safe for
-// concurrent use.
+// Secrets never appear in a log: *** is written in their place. Those of less than eight
+// bytes are left alone, because they may be part of ordinary words, and their absence would show them. The zero value
+// holds none. It is safe for concurrent use.
 type Secrets struct {
 	mu            sync.Mutex // guards the lists
 	fixed, recent []string   // oldest first
@@ -29,7 +29,8 @@ func (s *Secrets) Add(texts ...string) {
 	s.hideLocked()
 }
 
-// AddRecent hides a text that others will take the place of, such as a password that changes: the newest hundred stay hidden.
+// AddRecent hides a text that others will take the place of, such as a password that changes: the newest hundred stay
+// hidden.
 func (s *Secrets) AddRecent(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

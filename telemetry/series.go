@@ -38,11 +38,13 @@ type Series struct {
 	levels                                    []string // domain and metric key
 }
 
-// labels are what Prometheus tells series apart by. Levels below the second collapse into it, as in the reference server.
+// labels are what makes two series of Prometheus different. Levels below the second collapse into it, as in the
+// reference server.
 type labels struct{ domain, key1, key2 string }
 
 // Add counts a hit as the reference server does: near and over take only the part of the hits beyond their thresholds,
-// and ratio of the capacity, rounded down, is where near begins. It computes with as many digits, so that 0.7 of 90 is 63.
+// and ratio of the capacity, rounded down, is where near begins. It computes with as many digits, so that 0.7 of 90 is
+// 63.
 func (s *Series) Add(h Hit, ratio float64) {
 	add(&s.total, h.Hits)
 	near := int64(math.Floor(float64(float32(h.Capacity) * float32(ratio))))
@@ -66,7 +68,8 @@ func (s *Series) Add(h Hit, ratio float64) {
 	}
 }
 
-// add leaves a counter alone where there is nothing to add: all cores share it, and even an addition of 0 takes it from them.
+// add leaves a counter alone where there is nothing to add: all cores share it, and even an addition of 0 takes it from
+// them.
 func add(to *atomic.Int64, n int64) {
 	if n != 0 {
 		to.Add(n)
@@ -83,11 +86,12 @@ type seriesSet struct {
 	known    map[string]*Series // by their levels
 	dynamic  map[string]*Series // by their levels as they came in a request
 	overflow map[string]*Series // by domain
-	dropped  atomic.Int64       // hits that went to an overflow series
+	dropped  *atomic.Int64      // hits that went to an overflow series
 }
 
-func newSeriesSet() *seriesSet {
-	return &seriesSet{known: map[string]*Series{}, dynamic: map[string]*Series{}, overflow: map[string]*Series{}}
+func newSeriesSet(dropped *atomic.Int64) *seriesSet {
+	return &seriesSet{dropped: dropped, known: map[string]*Series{}, dynamic: map[string]*Series{},
+		overflow: map[string]*Series{}}
 }
 
 // static returns the series of a limit whose labels come from the configuration.
@@ -204,7 +208,8 @@ var counters = [...]struct {
 	{"near_limit", "Hits beyond NEAR_LIMIT_RATIO of a limit.", func(s *Series) *atomic.Int64 { return &s.near }},
 	{"within_limit", "Hits that a limit admitted.", func(s *Series) *atomic.Int64 { return &s.within }},
 	{"shadow_mode", "Hits beyond a limit that only counts.", func(s *Series) *atomic.Int64 { return &s.shadow }},
-	{"over_limit_with_local_cache", "Hits refused without asking the store.", func(s *Series) *atomic.Int64 { return &s.cached }},
+	{"over_limit_with_local_cache", "Hits refused without asking the store.",
+		func(s *Series) *atomic.Int64 { return &s.cached }},
 }
 
 // Describe describes nothing: the labels differ from series to series.

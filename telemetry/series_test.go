@@ -31,18 +31,27 @@ func TestHitsAreCountedAsTheReferenceServerDoes(t *testing.T) {
 	}{
 		{"far below", Hit{Hits: 3, Charged: 3, Left: 10}, map[string]int64{"total_hits": 3, "within_limit": 3}},
 		{"up to near", Hit{Hits: 8, Charged: 8, Left: 10}, map[string]int64{"total_hits": 8, "within_limit": 8}},
-		{"into near", Hit{Hits: 2, Charged: 2, Left: 3}, map[string]int64{"total_hits": 2, "within_limit": 2, "near_limit": 1}},
-		{"within near", Hit{Hits: 1, Charged: 1, Left: 1}, map[string]int64{"total_hits": 1, "within_limit": 1, "near_limit": 1}},
-		{"all of it", Hit{Hits: 10, Charged: 10, Left: 10}, map[string]int64{"total_hits": 10, "within_limit": 10, "near_limit": 2}},
-		{"over from far", Hit{Hits: 9, Charged: 4, Left: 4, Over: true}, map[string]int64{"total_hits": 9, "over_limit": 5, "near_limit": 2}},
-		{"over from near", Hit{Hits: 3, Charged: 1, Left: 1, Over: true}, map[string]int64{"total_hits": 3, "over_limit": 2, "near_limit": 1}},
+		{"into near", Hit{Hits: 2, Charged: 2, Left: 3}, map[string]int64{"total_hits": 2, "within_limit": 2,
+			"near_limit": 1}},
+		{"within near", Hit{Hits: 1, Charged: 1, Left: 1}, map[string]int64{"total_hits": 1, "within_limit": 1,
+			"near_limit": 1}},
+		{"all of it", Hit{Hits: 10, Charged: 10, Left: 10}, map[string]int64{"total_hits": 10, "within_limit": 10,
+			"near_limit": 2}},
+		{"over from far", Hit{Hits: 9, Charged: 4, Left: 4, Over: true},
+			map[string]int64{"total_hits": 9, "over_limit": 5, "near_limit": 2}},
+		{"over from near", Hit{Hits: 3, Charged: 1, Left: 1, Over: true},
+			map[string]int64{"total_hits": 3, "over_limit": 2, "near_limit": 1}},
 		{"over and spent", Hit{Hits: 3, Left: 0, Over: true}, map[string]int64{"total_hits": 3, "over_limit": 3}},
-		{"over in shadow", Hit{Hits: 3, Charged: 1, Left: 1, Over: true, Shadow: true}, map[string]int64{"total_hits": 3, "over_limit": 2, "near_limit": 1, "shadow_mode": 2}},
-		{"over from memory", Hit{Hits: 3, Over: true, Cached: true}, map[string]int64{"total_hits": 3, "over_limit": 3, "over_limit_with_local_cache": 3}},
+		{"over in shadow", Hit{Hits: 3, Charged: 1, Left: 1, Over: true, Shadow: true},
+			map[string]int64{"total_hits": 3, "over_limit": 2, "near_limit": 1, "shadow_mode": 2}},
+		{"over from memory", Hit{Hits: 3, Over: true, Cached: true}, map[string]int64{"total_hits": 3, "over_limit": 3,
+			"over_limit_with_local_cache": 3}},
 		{"peek", Hit{Left: 1}, map[string]int64{}},
 		{"peek on a spent limit", Hit{Left: 0, Over: true}, map[string]int64{}},
-		{"uncharged, because another limit refused", Hit{Hits: 2, Left: 2}, map[string]int64{"total_hits": 2, "within_limit": 2}},
-		{"below zero, post-paid", Hit{Hits: 5, Charged: 5, Left: 2}, map[string]int64{"total_hits": 5, "within_limit": 5, "near_limit": 5}},
+		{"uncharged, because another limit refused", Hit{Hits: 2, Left: 2},
+			map[string]int64{"total_hits": 2, "within_limit": 2}},
+		{"below zero, post-paid", Hit{Hits: 5, Charged: 5, Left: 2},
+			map[string]int64{"total_hits": 5, "within_limit": 5, "near_limit": 5}},
 	}
 	for _, step := range steps {
 		s := &Series{}
@@ -61,7 +70,8 @@ func TestNearThresholdIsRoundedDown(t *testing.T) {
 		t.Errorf("near_limit = %d after 3 of 3, want 1", got)
 	}
 	s = &Series{}
-	s.Add(Hit{Hits: 90, Charged: 90, Capacity: 90, Left: 90}, 0.7) // threshold 63, though 0.7 is a little less than that
+	// threshold 63, though 0.7 is a little less than that
+	s.Add(Hit{Hits: 90, Charged: 90, Capacity: 90, Left: 90}, 0.7)
 	if got := s.near.Load(); got != 27 {
 		t.Errorf("near_limit = %d after 90 of 90, want 27", got)
 	}

@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// StatsdConfig says where statistics go under the reference server's names. Address and Every are required.
+// StatsdConfig is where statistics go under the reference server's names. Address and Every are required.
 type StatsdConfig struct {
 	Address string            // host:port
 	Dog     bool              // over UDP, with tags as DogStatsD has them; else over TCP, with tags in the names
@@ -31,8 +31,8 @@ const (
 	segment        = 64 << 10    // bytes of one write over TCP
 )
 
-// Statsd sends statistics from a goroutine of its own: counters as what was added since the last flush, and a fair sample of
-// times. Nothing waits for it, and what cannot be sent is dropped and counted.
+// Statsd sends statistics from a goroutine of its own: counters as what was added since the last flush, and a fair
+// sample of times. Nothing waits for it, and what cannot be sent is dropped and counted.
 type Statsd struct {
 	cfg     StatsdConfig
 	sources func() []source
@@ -53,24 +53,18 @@ type Statsd struct {
 
 // Statsd begins to send statistics, until Close.
 func (t *Telemetry) Statsd(cfg StatsdConfig) *Statsd {
-	s := &Statsd{cfg: cfg, sources: t.sources.all, last: map[string]float64{}, stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Statsd{cfg: cfg, sources: t.sources.all, last: map[string]float64{}, stop: make(chan struct{}),
+		done: make(chan struct{})}
 	s.head, s.tail = statsdTags(cfg)
 	s.life, s.cut = context.WithCancel(context.Background())
-	for name, of := range map[string]struct {
-		help  string
-		count *atomic.Int64
-	}{
-		"spillway_statsd_lines_total":   {"Statistics sent to statsd.", &s.sent},
-		"spillway_statsd_dropped_total": {"Statistics that could not be sent to statsd.", &s.dropped},
-	} {
-		t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: of.help}, func() float64 { return float64(of.count.Load()) }))
-	}
+	t.counts("spillway_statsd_lines_total", "Statistics sent to statsd.", &s.sent)
+	t.counts("spillway_statsd_dropped_total", "Statistics that could not be sent to statsd.", &s.dropped)
 	t.timed.Store(true)
 	go s.run()
 	return s
 }
 
-// statsdTags is how the tags stand in each line: within the name, and at its end.
+// statsdTags is how the tags are written in each line: within the name, and at its end.
 func statsdTags(cfg StatsdConfig) (head, tail string) {
 	safe := strings.NewReplacer(".", "_", ":", "_", "|", "_", "\n", "_", ",", "_")
 	var parts []string
@@ -117,7 +111,6 @@ func (s *Statsd) Close(ctx context.Context) {
 // flush sends what has changed. Only run calls it.
 func (s *Statsd) flush() {
 	s.failure = nil
-	s.notice()
 	for _, read := range s.sources() {
 		read(s)
 	}
@@ -140,7 +133,7 @@ func (s *Statsd) counter(name string, total float64) {
 // gauge sends a value as it is.
 func (s *Statsd) gauge(name string, value float64) { s.line(name, value, "|g", 1) }
 
-// line adds one statistic, of which each stands for 1/share.
+// line adds one statistic, a sample of one in 1/share.
 func (s *Statsd) line(name string, value float64, kind string, share float64) {
 	if s.failure != nil {
 		s.dropped.Add(1)
@@ -184,7 +177,7 @@ func (s *Statsd) write() {
 	s.buffer, s.held = s.buffer[:0], 0
 }
 
-// send writes the buffer to the connection, and makes one first where there is none.
+// send writes the buffer to the connection, and opens one first if necessary.
 func (s *Statsd) send() error {
 	if s.conn == nil {
 		network := "tcp"
@@ -211,31 +204,11 @@ func (s *Statsd) send() error {
 	return err
 }
 
-// notice hangs up when the other side has: a write would seem to succeed once more.
-func (s *Statsd) notice() {
-	if s.conn == nil || s.cfg.Dog {
-		return
-	}
-	var nothing [1]byte
-	err := s.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-	if err == nil {
-		_, err = s.conn.Read(nothing[:])
-	}
-	if err != nil && !isTimeout(err) {
-		s.hangUp()
-	}
-}
-
 func (s *Statsd) hangUp() {
 	if s.conn != nil {
 		s.conn.Close()
 		s.conn = nil
 	}
-}
-
-func isTimeout(err error) bool {
-	timed, ok := err.(net.Error) //nolint:errorlint // what a connection returns is never wrapped
-	return ok && timed.Timeout()
 }
 
 // source hands statistics to statsd. It is called for each flush, by one goroutine.

@@ -33,7 +33,8 @@ func writeText(w io.Writer, from prometheus.Gatherer) error {
 func writeMetric(w io.Writer, name string, m *dto.Metric) error {
 	labels := labelText(m.GetLabel())
 	if h := m.GetHistogram(); h != nil {
-		_, err := fmt.Fprintf(w, "%s_count%s %d\n%s_sum%s %g\n", name, labels, h.GetSampleCount(), name, labels, h.GetSampleSum())
+		_, err := fmt.Fprintf(w, "%s_count%s %d\n%s_sum%s %g\n", name, labels, h.GetSampleCount(), name, labels,
+			h.GetSampleSum())
 		return err
 	}
 	value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
@@ -41,7 +42,7 @@ func writeMetric(w io.Writer, name string, m *dto.Metric) error {
 	return err
 }
 
-// labelText is {a="x",b="y"}, or nothing where there are no labels.
+// labelText is {a="x",b="y"}, or nothing without labels.
 func labelText(pairs []*dto.LabelPair) string {
 	if len(pairs) == 0 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Summary is what traces and the log of decisions tell of a verdict. All words come from the configuration: nothing in
+// Summary is what traces and the log of decisions have of a verdict. All words come from the configuration: nothing in
 // it is the client's.
 type Summary struct {
 	Door     string // rls, ext_authz or json
@@ -42,8 +42,8 @@ var (
 	tripOptions   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 )
 
-// Tracer makes spans: one for a decision, below the span of the caller, and in it one for each call to the shared store.
-// Make one with Telemetry.Tracer. It is safe for concurrent use, and nothing in it waits for the network.
+// Tracer makes spans: one for a decision, below the span of the caller, and in it one for each call to the shared
+// store. Make one with Telemetry.Tracer. It is safe for concurrent use, and nothing in it waits for the network.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -52,68 +52,43 @@ type Tracer struct {
 	outlet   *outlet
 }
 
-// Span is the span of one decision. The zero value records nothing.
-type Span struct{ span trace.Span }
-
-// Decide begins the span of a decision. The caller's span is the one that HTTP left in ctx, else the one that the call's
-// gRPC metadata names.
-func (t *Tracer) Decide(ctx context.Context) (context.Context, Span) {
+// Decide begins the span of a decision, in the context that it returns, if the decision is to have one: Watch ends it.
+// The caller's span is the one that HTTP left in ctx, else the one that the call's gRPC metadata names.
+func (t *Tracer) Decide(ctx context.Context) context.Context {
 	caller := trace.SpanContextFromContext(ctx)
 	if !caller.IsValid() {
 		ctx = t.extract(ctx, incoming{ctx})
 		caller = trace.SpanContextFromContext(ctx)
 	}
 	if t.follows && caller.IsValid() && !caller.IsSampled() {
-		return ctx, Span{}
+		return ctx
 	}
-	ctx, span := t.tracer.Start(ctx, decideSpan, decideOptions...)
-	if !span.IsRecording() {
-		return ctx, Span{}
-	}
-	return ctx, Span{span}
+	ctx, _ = t.tracer.Start(ctx, decideSpan, decideOptions...)
+	return ctx
 }
 
-// Recording reports whether the span is recorded.
-func (s Span) Recording() bool { return s.span != nil }
-
-// Trace is the id of the span's trace, or nothing where none is recorded.
-func (s Span) Trace() string {
-	if s.span == nil {
-		return ""
+// describe puts what was decided into the span.
+func (s *Summary) describe(span trace.Span) {
+	words := make([]attribute.KeyValue, 0, 7)
+	if s.Held {
+		words = append(words, attribute.String("spillway.decided", "local"))
 	}
-	return s.span.SpanContext().TraceID().String()
-}
-
-// Tell puts what was decided into the span.
-func (s Span) Tell(v *Summary) {
-	if s.span == nil {
-		return
-	}
-	said := make([]attribute.KeyValue, 0, 7)
-	if v.Held {
-		said = append(said, attribute.String("spillway.decided", "local"))
-	}
-	said = append(said, attribute.String("spillway.door", v.Door), attribute.String("spillway.outcome", v.Outcome.String()))
+	words = append(words, attribute.String("spillway.door", s.Door),
+		attribute.String("spillway.outcome", s.Outcome.String()))
 	for _, word := range [...]struct{ key, value string }{
-		{"spillway.domain", v.Domain}, {"spillway.rule", v.Rule}, {"spillway.scope", v.Scope}, {"spillway.degraded", v.Degraded},
+		{"spillway.domain", s.Domain}, {"spillway.rule", s.Rule}, {"spillway.scope", s.Scope},
+		{"spillway.degraded", s.Degraded},
 	} {
 		if word.value != "" {
 			// One string that is not UTF-8 would make the whole batch unsendable.
-			said = append(said, attribute.String(word.key, strings.ToValidUTF8(word.value, "_")))
+			words = append(words, attribute.String(word.key, strings.ToValidUTF8(word.value, "_")))
 		}
 	}
-	s.span.SetAttributes(said...)
+	span.SetAttributes(words...)
 }
 
-// End ends the span.
-func (s Span) End() {
-	if s.span != nil {
-		s.span.End()
-	}
-}
-
-// Trip begins the span of a call to the shared store, and returns what ends it; nil where the decision has no span. It is
-// made for store.RedisConfig.
+// Trip begins the span of a call to the shared store, and returns what ends it; nil for a decision without a span. It
+// is made for store.RedisConfig.
 func (t *Tracer) Trip(ctx context.Context, shard string, charges int) func(reason string) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return nil

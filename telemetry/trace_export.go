@@ -17,8 +17,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // formats are the names of OTEL_PROPAGATORS that mean something here. Both kinds of B3 read either of its forms.
@@ -26,8 +24,8 @@ var formats = map[string]propagation.TextMapPropagator{
 	"tracecontext": propagation.TraceContext{}, "b3": b3.New(), "b3multi": b3.New(),
 }
 
-// TraceConfig says how spans are made and where they go. Where to, with which headers and certificates, is what the
-// standard variables OTEL_EXPORTER_OTLP_* of the process say, and OTEL_BSP_* say how they are gathered.
+// TraceConfig is how spans are made. Where they go, with which headers and certificates, is in the standard variables
+// OTEL_EXPORTER_OTLP_* of the process, and how they are gathered in OTEL_BSP_*.
 type TraceConfig struct {
 	GRPC      bool   // spans go over gRPC, else over HTTP
 	Service   string // name of this service; OTEL_SERVICE_NAME goes before it
@@ -35,10 +33,11 @@ type TraceConfig struct {
 	Instance  string // of the service; empty: a random one
 	Version   string // of this program
 
-	Rate        float64  // share of the requests without a caller's span that get one, 0..1
-	Sampler     string   // OTEL_TRACES_SAMPLER, as the process has it, which goes before Rate; empty: not set
-	Propagators []string // where a caller's span is looked for, the first that is there wins: tracecontext, b3, b3multi; others are ignored
-	Queue       int      // spans that may wait to be sent; 0 means 2048. Further ones are dropped and counted
+	Rate    float64 // share of the requests without a caller's span that get one, 0..1
+	Sampler string  // OTEL_TRACES_SAMPLER, as the process has it, which goes before Rate; empty: not set
+	// where a caller's span is looked for, the first that is there wins: tracecontext, b3, b3multi; others are ignored
+	Propagators []string
+	Queue       int // spans that may wait to be sent; 0 means 2048. Further ones are dropped and counted
 	Log         *slog.Logger
 
 	exporter sdktrace.SpanExporter // of a test, in place of OTLP
@@ -47,12 +46,14 @@ type TraceConfig struct {
 // Tracer starts to make traces. It connects to no server yet, and never waits for one.
 func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Log.Warn("traces: a setting or an export went wrong", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		cfg.Log.Warn("traces: a setting or an export went wrong", "error", err)
+	}))
 	exporter, err := cfg.open()
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	o := newOutlet(exporter, cfg, t.spans)
+	o := newOutlet(exporter, cfg, &t.totals)
 	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(o), sdktrace.WithResource(cfg.resource())}
 	if cfg.Sampler == "" {
 		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Rate))))
@@ -67,7 +68,7 @@ func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	return tracer, nil
 }
 
-// followsParents tells whether the sampler leaves the choice to a caller that has a span.
+// followsParents reports whether the sampler leaves the choice to a caller that has a span.
 func (c TraceConfig) followsParents() bool {
 	switch c.Sampler {
 	case "always_on", "always_off", "traceidratio":
@@ -87,42 +88,34 @@ func (c TraceConfig) open() (sdktrace.SpanExporter, error) {
 	return otlptracehttp.New(context.Background())
 }
 
-// resource names this sidecar. What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before it.
+// resource names this sidecar. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before it.
 func (c TraceConfig) resource() *resource.Resource {
 	if c.Instance == "" {
 		c.Instance = uuid.NewString()
 	}
-	words := []attribute.KeyValue{attribute.String("service.name", c.Service), attribute.String("service.instance.id", c.Instance)}
+	words := []attribute.KeyValue{attribute.String("service.name", c.Service),
+		attribute.String("service.instance.id", c.Instance)}
 	if c.Namespace != "" {
 		words = append(words, attribute.String("service.namespace", c.Namespace))
 	}
 	if c.Version != "" {
 		words = append(words, attribute.String("service.version", c.Version))
 	}
-	made, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(words...), resource.WithFromEnv())
+	made, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(words...),
+		resource.WithFromEnv())
 	if err != nil {
 		c.Log.Warn("OTEL_RESOURCE_ATTRIBUTES cannot be read in full", "error", err)
 	}
 	return made
 }
 
-// Close sends what waits, until ctx ends, and drops the rest. It does not fail: losing spans is no fault of the sidecar.
+// Close sends what waits, until ctx ends, and drops the rest. It does not fail: losing spans is not a fault of the
+// sidecar.
 func (t *Tracer) Close(ctx context.Context) {
 	err := t.provider.Shutdown(ctx)
 	t.outlet.cut()
 	if err != nil {
 		t.outlet.log.Warn("the last spans were not sent in time", "error", err)
-	}
-}
-
-// spanCounters are the metrics of what becomes of spans.
-type spanCounters struct{ exported, full, failed prometheus.Counter }
-
-func (t *Telemetry) spanCounters() spanCounters {
-	dropped := t.vector("spillway_spans_dropped_total", "Spans that were not sent: too many waited (queue), or sending them failed (export).", "reason")
-	return spanCounters{
-		exported: t.counter("spillway_spans_exported_total", "Spans that were sent."),
-		full:     dropped.WithLabelValues("queue"), failed: dropped.WithLabelValues("export"),
 	}
 }
 
@@ -134,7 +127,7 @@ const defaultSpanQueue = sdktrace.DefaultMaxQueueSize
 type outlet struct {
 	sdktrace.SpanProcessor
 	exporter sdktrace.SpanExporter
-	counters spanCounters
+	counters *totals
 	log      *slog.Logger
 	queue    int64
 	waiting  atomic.Int64    // spans that were handed over and whose export has not begun
@@ -142,7 +135,7 @@ type outlet struct {
 	cut      context.CancelFunc
 }
 
-func newOutlet(exporter sdktrace.SpanExporter, cfg TraceConfig, counters spanCounters) *outlet {
+func newOutlet(exporter sdktrace.SpanExporter, cfg TraceConfig, counters *totals) *outlet {
 	o := &outlet{exporter: exporter, counters: counters, log: cfg.Log, queue: int64(cfg.Queue)}
 	if o.queue <= 0 {
 		o.queue = defaultSpanQueue
@@ -156,7 +149,7 @@ func newOutlet(exporter sdktrace.SpanExporter, cfg TraceConfig, counters spanCou
 func (o *outlet) OnEnd(s sdktrace.ReadOnlySpan) {
 	if o.waiting.Add(1) > o.queue {
 		o.waiting.Add(-1)
-		o.counters.full.Inc()
+		o.counters.Full.Add(1)
 		return
 	}
 	o.SpanProcessor.OnEnd(s)
@@ -174,11 +167,11 @@ func (s shipping) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	defer stop()
 	err := s.o.exporter.ExportSpans(ctx, spans)
 	if err != nil {
-		s.o.counters.failed.Add(float64(len(spans)))
+		s.o.counters.Failed.Add(int64(len(spans)))
 		s.o.log.Warn("traces: spans could not be sent", "spans", len(spans), "error", err)
 		return nil
 	}
-	s.o.counters.exported.Add(float64(len(spans)))
+	s.o.counters.Sent.Add(int64(len(spans)))
 	return nil
 }
 

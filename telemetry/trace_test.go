@@ -12,11 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/test/must"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -39,10 +42,7 @@ func newTraced(t *testing.T, cfg TraceConfig) traced {
 	if cfg.Propagators == nil {
 		cfg.Propagators = []string{"tracecontext", "b3"}
 	}
-	tracer, err := New(Config{}).Tracer(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(New(Config{}).Tracer(cfg))(t)
 	t.Cleanup(func() { tracer.Close(context.Background()) })
 	return traced{tracer, out, log}
 }
@@ -50,10 +50,7 @@ func newTraced(t *testing.T, cfg TraceConfig) traced {
 // ended are the spans so far, the first to end first.
 func (r traced) ended(t *testing.T) tracetest.SpanStubs {
 	t.Helper()
-	err := r.provider.ForceFlush(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.provider.ForceFlush(t.Context()))
 	return r.out.GetSpans()
 }
 
@@ -69,18 +66,24 @@ func TestACallersSpanIsFoundInEachForm(t *testing.T) {
 		propagators []string
 		found       bool
 	}{
-		"w3c":                         {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, nil, true},
-		"b3, one header":              {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
-		"b3, many headers":            {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled", "1"}, nil, true},
-		"many headers, b3multi":       {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled", "1"}, []string{"b3multi"}, true},
-		"b3, where only w3c counts":   {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, []string{"tracecontext"}, false},
-		"w3c, where only b3 counts":   {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, []string{"baggage", "b3"}, false},
-		"nothing counts":              {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, []string{"none"}, false},
-		"w3c that cannot be read, b3": {[]string{"traceparent", "00-xyz", "b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
+		"w3c": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"}, nil,
+			true},
+		"b3, one header": {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
+		"b3, many headers": {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled",
+			"1"}, nil, true},
+		"many headers, b3multi": {[]string{"x-b3-traceid", callerTrace, "x-b3-spanid", callerSpan, "x-b3-sampled",
+			"1"}, []string{"b3multi"}, true},
+		"b3, where only w3c counts": {[]string{"b3", callerTrace + "-" + callerSpan + "-1"}, []string{"tracecontext"},
+			false},
+		"w3c, where only b3 counts": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"},
+			[]string{"baggage", "b3"}, false},
+		"nothing counts": {[]string{"traceparent", "00-" + callerTrace + "-" + callerSpan + "-01"},
+			[]string{"none"}, false},
+		"w3c that cannot be read, b3": {[]string{"traceparent", "00-xyz", "b3", callerTrace + "-" + callerSpan + "-1"},
+			nil, true},
 	} {
 		r := newTraced(t, TraceConfig{Rate: 1, Propagators: c.propagators})
-		_, span := r.Decide(called(t, c.headers...))
-		span.End()
+		trace.SpanFromContext(r.Decide(called(t, c.headers...))).End()
 		all := r.ended(t)
 		if len(all) != 1 {
 			t.Errorf("%s: %d spans, want 1", name, len(all))
@@ -88,7 +91,8 @@ func TestACallersSpanIsFoundInEachForm(t *testing.T) {
 		}
 		parent := all[0].Parent
 		if got := parent.TraceID().String() == callerTrace && parent.SpanID().String() == callerSpan; got != c.found {
-			t.Errorf("%s: the parent is %s of trace %s; found is %v, want %v", name, parent.SpanID(), parent.TraceID(), got, c.found)
+			t.Errorf("%s: the parent is %s of trace %s; found is %v, want %v", name, parent.SpanID(), parent.TraceID(),
+				got, c.found)
 		}
 	}
 }
@@ -113,10 +117,12 @@ func TestTheCallerSamples(t *testing.T) {
 		case "b3":
 			headers = []string{"b3", callerTrace + "-" + callerSpan + "-0"}
 		}
-		ctx, span := r.Decide(called(t, headers...))
+		ctx := r.Decide(called(t, headers...))
+		span := trace.SpanFromContext(ctx)
 		ended := r.Trip(ctx, "10.0.0.1:6379", 1)
-		if (ended != nil) != (c.want == 1) || span.Recording() != (c.want == 1) {
-			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.Recording(), c.want == 1)
+		if (ended != nil) != (c.want == 1) || span.IsRecording() != (c.want == 1) {
+			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.IsRecording(),
+				c.want == 1)
 		}
 		span.End()
 		if got := len(r.ended(t)); got != c.want {
@@ -128,15 +134,14 @@ func TestTheCallerSamples(t *testing.T) {
 func TestTheEnvironmentsSamplerGoesFirst(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
 	r := newTraced(t, TraceConfig{Sampler: "always_on"})
-	_, span := r.Decide(called(t, "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00"))
-	span.End()
+	trace.SpanFromContext(r.Decide(called(t, "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00"))).End()
 	if got := len(r.ended(t)); got != 1 {
 		t.Errorf("%d spans, want 1: the sampler takes all, whatever the caller says", got)
 	}
 }
 
-// said are the attributes of a span.
-func said(s *tracetest.SpanStub) map[string]string {
+// attributes are those of a span.
+func attributes(s *tracetest.SpanStub) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
 		all[string(a.Key)] = a.Value.String()
@@ -146,21 +151,26 @@ func said(s *tracetest.SpanStub) map[string]string {
 
 func TestSpansTellTheConfigurationsWords(t *testing.T) {
 	r := newTraced(t, TraceConfig{Rate: 1, Service: "limits", Namespace: "edge", Instance: "one", Version: "v1"})
-	ctx, span := r.Decide(t.Context())
+	ctx := r.Decide(t.Context())
 	r.Trip(ctx, "10.0.0.1:6379", 3)("")
 	r.Trip(ctx, "10.0.0.2:6379", 1)("timeout")
-	span.Tell(&Summary{Door: "rls", Domain: "shop", Rule: "bad\xffname", Scope: "user", Outcome: engine.Refused, Degraded: "timeout"})
-	span.End()
+	v := &engine.Verdict{Degraded: "timeout"}
+	v.Outcome, v.Effect = engine.Refused, &descriptors.Effect{Rule: "bad\xffname", Scope: "user"}
+	v.Match.Domain = &descriptors.CompiledDomain{Name: "shop"}
+	Watch(nil)(ctx, &descriptors.Request{Door: "rls"}, v)
 	all := r.ended(t)
 	if len(all) != 3 {
 		t.Fatalf("%d spans, want 3", len(all))
 	}
 	for i, want := range []map[string]string{
-		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.1:6379", "spillway.charges": "3", "spillway.outcome": "decided"},
-		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.2:6379", "spillway.charges": "1", "spillway.outcome": "undecided", "spillway.reason": "timeout"},
-		{"spillway.door": "rls", "spillway.domain": "shop", "spillway.rule": "bad_name", "spillway.scope": "user", "spillway.outcome": "refused", "spillway.degraded": "timeout"},
+		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.1:6379", "spillway.charges": "3",
+			"spillway.outcome": "decided"},
+		{"db.system": "redis", "db.system.name": "redis", "spillway.shard": "10.0.0.2:6379", "spillway.charges": "1",
+			"spillway.outcome": "undecided", "spillway.reason": "timeout"},
+		{"spillway.door": "rls", "spillway.domain": "shop", "spillway.rule": "bad_name", "spillway.scope": "user",
+			"spillway.outcome": "refused", "spillway.degraded": "timeout"},
 	} {
-		got := said(&all[i])
+		got := attributes(&all[i])
 		for key, value := range want {
 			if got[key] != value {
 				t.Errorf("span %d: %s is %q, want %q", i, key, got[key], value)
@@ -170,8 +180,10 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 			t.Errorf("span %d tells %v, want %v", i, got, want)
 		}
 	}
-	if all[0].Status.Code != codes.Unset || all[1].Status.Code != codes.Error || all[0].Parent.SpanID() != all[2].SpanContext.SpanID() {
-		t.Errorf("statuses %v and %v, parent %v of the trip, want unset, error, and the decision", all[0].Status, all[1].Status, all[0].Parent.SpanID())
+	if all[0].Status.Code != codes.Unset || all[1].Status.Code != codes.Error ||
+		all[0].Parent.SpanID() != all[2].SpanContext.SpanID() {
+		t.Errorf("statuses %v and %v, parent %v of the trip, want unset, error, and the decision", all[0].Status,
+			all[1].Status, all[0].Parent.SpanID())
 	}
 	for _, want := range []attribute.KeyValue{
 		attribute.String("service.name", "limits"), attribute.String("service.namespace", "edge"),
@@ -186,8 +198,7 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 func TestHeadersOfARequestOverHTTPNameItsTrace(t *testing.T) {
 	r := newTraced(t, TraceConfig{})
 	h := r.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		_, span := r.Decide(q.Context())
-		span.End()
+		trace.SpanFromContext(r.Decide(q.Context())).End()
 	}))
 	q := httptest.NewRequest("POST", "/json", nil)
 	q.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
@@ -216,13 +227,11 @@ func (s stuck) Shutdown(context.Context) error { return nil }
 func TestSpansThatNobodyTakesAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, Queue: 10, exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tracer := must.Get(m.Tracer(TraceConfig{Rate: 1, Queue: 10,
+			exporter: stuck{hang: true, err: errors.New("no answer")}, Log: slog.New(slog.DiscardHandler)}))(t)
 		for range 1000 {
-			_, span := tracer.Decide(t.Context())
-			span.End() // a span that waited would never return: the bubble would be dead
+			// a span that waited would never return: the bubble would be dead
+			trace.SpanFromContext(tracer.Decide(t.Context())).End()
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -243,20 +252,15 @@ func TestAFailedExportIsLoggedOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m := New(Config{})
-		tracer, err := m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")}, Log: NewLogger(LogConfig{Out: &log})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tracer := must.Get(m.Tracer(TraceConfig{Rate: 1, exporter: stuck{err: errors.New("connection refused")},
+			Log: NewLogger(LogConfig{Out: &log})}))(t)
 		for range 5 {
-			_, span := tracer.Decide(t.Context())
-			span.End()
-			err := tracer.provider.ForceFlush(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			trace.SpanFromContext(tracer.Decide(t.Context())).End()
+			must.Do(t, tracer.provider.ForceFlush(t.Context()))
 		}
 		tracer.Close(t.Context())
-		if got := strings.Count(log.String(), "spans could not be sent"); got != 1 || !strings.Contains(log.String(), "connection refused") {
+		if got := strings.Count(log.String(), "spans could not be sent"); got != 1 ||
+			!strings.Contains(log.String(), "connection refused") {
 			t.Errorf("told %d times, want once, with the reason:\n%s", got, log.String())
 		}
 		expectLine(t, scrape(t, m), `spillway_spans_dropped_total{reason="export"} 5`)

@@ -2,8 +2,9 @@ package telemetry
 
 import "slices"
 
-// forgetUnused drops the counters of rules that are not in use any more and that never counted. Without it a source of rules whose names
-// change all the time would fill the memory. Those that counted stay: a counter that vanishes would look like a restart.
+// forgetUnused drops the counters of rules that are not in use any more and that never counted. Without it a source of
+// rules whose names change all the time would fill the memory. Those that counted stay: a counter that vanishes would
+// look like a restart.
 func (t *Telemetry) forgetUnused(now *ruleCounters) {
 	rules, series := map[*Rule]bool{}, map[*Series]bool{}
 	for _, c := range now.limits {
@@ -18,7 +19,8 @@ func (t *Telemetry) forgetUnused(now *ruleCounters) {
 	t.series.forget(series)
 }
 
-// forget drops the rules that neither are kept nor counted. It returns those of whom no namesake with another scope is left.
+// forget drops the rules that neither are kept nor counted. It returns those of whom no namesake with another scope is
+// left.
 func (r *rules) forget(keep map[*Rule]bool) (gone []*Rule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

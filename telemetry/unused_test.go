@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // TestRulesWhoseNamesChangeDoNotFillTheMemory: what never counted goes with its rules, what counted stays.
@@ -17,8 +18,10 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	tel := New(Config{})
 	o := tel.Observer(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	for i := range 100 {
-		l := descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: descriptors.Day.Duration()}, Unit: descriptors.Day, Multiplier: 1}
-		set, problems := descriptors.Compile([]descriptors.Domain{{Name: fmt.Sprint("d", i), Tree: []descriptors.Node{{Key: "k", Limits: []descriptors.Limit{l}}}}}, descriptors.Options{})
+		l := descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1,
+			Window: descriptors.Day.Duration()}, Unit: descriptors.Day, Multiplier: 1}
+		set, problems := descriptors.Compile([]descriptors.Domain{{Name: fmt.Sprint("d", i),
+			Tree: []descriptors.Node{{Key: "k", Limits: []descriptors.Limit{l}}}}}, descriptors.Options{})
 		if set == nil {
 			t.Fatal(problems)
 		}
@@ -38,18 +41,15 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, whatever they count by.
+// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, with any scope.
 func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
 	tel := New(Config{})
 	tel.Rule("shop", "per-user", "user")
 	now := tel.Rule("shop", "per-user", "ip")
 	tel.forgetUnused(&ruleCounters{limits: map[*descriptors.Effect]limitCounters{{}: {rule: now}}})
-	tel.OverAdmitted(now)
+	now.over.Inc()
 	var out strings.Builder
-	err := tel.Text(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tel.Text(&out))
 	if !strings.Contains(out.String(), `spillway_over_admitted_total{domain="shop",rule="per-user"} 1`) {
 		t.Errorf("the over-admission is not counted:\n%s", out.String())
 	}

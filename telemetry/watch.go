@@ -2,90 +2,45 @@ package telemetry
 
 import (
 	"context"
-	"net/http"
-	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
-// The doors, as traces and the log of decisions call them.
-const (
-	DoorRLS      = "rls"
-	DoorExtAuthz = "ext_authz"
-	doorJSON     = "json"
-)
-
-// Decider decides. It is engine.Engine, and a script in tests.
-type Decider interface {
-	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
-}
-
-// Watch is the engine behind a door, with a span and a line in the log for those decisions that are to have them.
-type Watch struct {
-	Engine    Decider
-	Door      string       // DoorRLS or DoorExtAuthz
-	Tracer    *Tracer      // nil: no spans
-	Decisions *DecisionLog // nil: no lines
-}
-
-// Decide decides, and reports the decision.
-func (w Watch) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	start := time.Now()
-	var span Span
-	if w.Tracer != nil {
-		ctx, span = w.Tracer.Decide(ctx)
+// Watch returns an observer that ends the span of each decision that has one, and logs those that the log is to have.
+// Without a tracer no decision has a span, and log may be nil.
+func Watch(log *DecisionLog) engine.Observer {
+	return func(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
+		span := trace.SpanFromContext(ctx)
 		defer span.End()
-	}
-	w.Engine.Decide(ctx, req, v)
-	logged := w.Decisions != nil && w.Decisions.Wants(v.Outcome())
-	if !logged && !span.Recording() {
-		return
-	}
-	told := summary(v)
-	told.Door, told.Took, told.Trace = w.Door, time.Since(start), span.Trace()
-	if ctx.Value(overJSON{}) != nil {
-		told.Door = doorJSON
-	}
-	span.Tell(&told)
-	if logged {
-		w.Decisions.Write(told)
+		logged := log != nil && log.Wants(v.Outcome)
+		if !logged && !span.IsRecording() {
+			return
+		}
+		s := summary(req, v)
+		if span.IsRecording() {
+			s.Trace = span.SpanContext().TraceID().String()
+			s.describe(span)
+		}
+		if logged {
+			log.Write(s)
+		}
 	}
 }
 
 // summary is what logs and traces may hold of a verdict: the configuration's words, and none of the client's.
-func summary(v *engine.Verdict) Summary {
-	s := Summary{Outcome: v.Outcome(), Status: v.HTTPStatus(), Degraded: v.Degraded, Held: held(v.Decisions)}
+func summary(req *descriptors.Request, v *engine.Verdict) Summary {
+	s := Summary{
+		Door: req.Door, Outcome: v.Outcome, Status: v.HTTPStatus, Degraded: v.Degraded, Held: v.Held(),
+		Took: v.Took,
+	}
 	if v.Match.Domain != nil {
 		s.Domain = v.Match.Domain.Name
 	}
-	if e := v.Effect(); e != nil {
-		s.Rule, s.Scope = e.Rule, e.Scope
+	if v.Effect != nil {
+		s.Rule, s.Scope = v.Effect.Rule, v.Effect.Scope
 	}
 	return s
-}
-
-// overJSON marks the context of requests that came over HTTP.
-type overJSON struct{}
-
-// WatchJSON lets a Watch tell the decisions behind /json apart, and makes them part of their caller's traces. The tracer may be nil.
-func WatchJSON(next http.Handler, tracer *Tracer) http.Handler {
-	marked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), overJSON{}, true)))
-	})
-	if tracer == nil {
-		return marked
-	}
-	return tracer.HTTP(marked)
-}
-
-// held reports whether all charges of a request were made by tokens on lease.
-func held(decisions []limit.Decision) bool {
-	for i := range decisions {
-		if !decisions[i].Held {
-			return false
-		}
-	}
-	return len(decisions) > 0
 }

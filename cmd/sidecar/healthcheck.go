@@ -10,26 +10,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // healthTimeout is the longest a health check waits. Container engines give it 3 s or more.
 const healthTimeout = 2 * time.Second
 
-// healthcheck asks a sidecar with the same environment whether it is ready, or lives, by the path of the probe, for containers without a
-// shell or curl. It writes one line. Engines reserve exit codes above 1, so even a bad environment is a 1 here.
+// healthcheck asks a sidecar with the same environment whether it is ready, or lives, by the path of the probe, for
+// containers without a shell or curl. It writes one line. Engines reserve exit codes above 1, so even a bad environment
+// is a 1 here.
 func healthcheck(program, path string, environ []string, stdout, stderr io.Writer) int {
 	cfg, err := settings.FromEnvironment(environ, program)
 	if err != nil {
-		fmt.Fprintf(stderr, "unhealthy: the environment is not usable: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		problems := strings.ReplaceAll(err.Error(), "\n", "; ")
+		fmt.Fprintf(stderr, "unhealthy: the environment is not usable: %s\n", problems)
 		return exitError
 	}
-	told, err := askProbe(cfg.Listen.Host, cfg.Listen.Port, path)
+	answer, err := askProbe(cfg.Listen.Host, cfg.Listen.Port, path)
 	if err != nil {
 		fmt.Fprintf(stderr, "unhealthy: %v\n", err)
 		return exitError
 	}
-	fmt.Fprintf(stdout, "healthy: %s\n", told)
+	fmt.Fprintf(stdout, "healthy: %s\n", answer)
 	return exitOK
 }
 
@@ -39,7 +41,7 @@ func askProbe(host string, port uint16, path string) (string, error) {
 		return "", errors.New("PORT is 0, so it is unknown where the sidecar listens")
 	}
 	url := "http://" + net.JoinHostPort(reachable(host), strconv.Itoa(int(port))) + path
-	// No proxy: the sidecar is on this machine, whatever HTTP_PROXY says.
+	// No proxy, also with HTTP_PROXY: the sidecar is on this machine.
 	client := http.Client{Timeout: healthTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get(url)
 	if err != nil {

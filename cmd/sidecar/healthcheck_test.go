@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // probed starts a server that answers /readyz, and returns the environment of a health check that asks it.
@@ -46,10 +48,7 @@ func TestHealthcheckTellsWhatIsDegraded(t *testing.T) {
 }
 
 func TestHealthcheckOfWhatIsNotReady(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	gone := portOf(l.Addr().String())
 	l.Close()
 	for want, environ := range map[string][]string{
@@ -59,7 +58,8 @@ func TestHealthcheckOfWhatIsNotReady(t *testing.T) {
 		`PORT: "x" is not a port: 0 to 65535; `: {"PORT=x", "LOG_LEVEL=x"},
 	} {
 		code, out, errs := program(environ, "healthcheck")
-		if code != 1 || out != "" || !strings.HasPrefix(errs, "unhealthy: ") || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+		if code != 1 || out != "" || !strings.HasPrefix(errs, "unhealthy: ") || !strings.Contains(errs, want) ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("healthcheck with %q = %d, %q, %q, want 1 and one line with %q", environ, code, out, errs, want)
 		}
 	}
@@ -83,11 +83,8 @@ func TestHealthcheckOfALiveSidecar(t *testing.T) {
 }
 
 func TestHealthcheckDoesNotWaitForever(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() // it takes connections and says nothing
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close() // it takes connections and answers nothing
 	code, _, errs := program([]string{"PORT=" + portOf(l.Addr().String())}, "healthcheck")
 	if code != 1 || !strings.Contains(errs, "Timeout") {
 		t.Errorf("healthcheck of a silent sidecar = %d, %q, want 1 and a timeout", code, errs)

@@ -11,8 +11,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // Exit codes.
@@ -98,7 +98,7 @@ func untilSignal(signals chan os.Signal, reload func()) (context.Context, func()
 	}
 }
 
-// release is the version that the linker was told: `-ldflags "-X main.release=1.2.3"`. Empty without that.
+// release is the version that `-ldflags "-X main.release=1.2.3"` sets.
 var release string
 
 // version is what this program was built from.

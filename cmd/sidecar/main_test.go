@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -57,14 +58,12 @@ func TestABadEnvironmentIsToldWhole(t *testing.T) {
 }
 
 func TestAPortThatIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	taken := l.Addr().String()
 	code, _, errs := program([]string{"PORT=0", "DEBUG_PORT=0", "GRPC_PORT=" + portOf(taken)})
-	if want := "cannot start: listen for gRPC: " + taken + " is in use: set GRPC_PORT "; code != 1 || !strings.Contains(errs, want) {
+	want := "cannot start: listen for gRPC: " + taken + " is in use: set GRPC_PORT "
+	if code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("a port that is taken = %d, %q, want 1 and %q", code, errs, want)
 	}
 }
@@ -76,10 +75,7 @@ func portOf(address string) string {
 
 func TestSignals(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	err := os.WriteFile(rules, []byte("domain: shop\ndescriptors: []\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("domain: shop\ndescriptors: []\n"), 0o600))
 	s := servers.StartSidecar(t, "RULES="+rules)
 	s.Send(t, syscall.SIGHUP)
 	servers.Await(t, "the second load", func() error {
@@ -104,11 +100,8 @@ func TestTheReaderOfTheLogEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := servers.StartSidecarInto(t, writer, "RULES="+t.TempDir())
-	err = reader.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Send(t, syscall.SIGHUP) // it says what it read
+	must.Do(t, reader.Close())
+	s.Send(t, syscall.SIGHUP) // it logs what it read
 	servers.Await(t, "a line that is lost", func() error {
 		answer, err := http.Get("http://" + s.Debug + "/metrics")
 		if err != nil {

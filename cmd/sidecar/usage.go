@@ -13,7 +13,7 @@ Usage:
 Example:
   RULES=rules.yaml REDIS_URL=localhost:6379 sidecar
 
-What it is mostly told:
+The variables that most need:
   RULES              a rule file, or a directory of .yaml and .yml files
                      (else RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY)
   REDIS_URL          host:port, redis://[user:password@]host:port[/db], rediss://…

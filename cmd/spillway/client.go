@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -15,122 +16,183 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/spillway-mesh/spillway/admin"
 )
 
-// unreachable is the error of a sidecar or a control that does not answer, or refuses.
-type unreachable struct{ error }
+// server is one of the two APIs that commands ask: what it is called, the flag that names it, and where it usually is.
+type server struct{ what, flag, usual, hint string }
+
+var (
+	sidecarAPI = &server{"sidecar", "server", "http://127.0.0.1:6070", "--server names its debug port"}
+	controlAPI = &server{"control", "control", "http://127.0.0.1:8090", "--control names its API, --server a sidecar"}
+)
+
+// refusal is the error of a server that cannot be reached, or refuses.
+type refusal struct {
+	status int // 0 without an answer
+	error
+}
 
 // Unwrap is the cause.
-func (u *unreachable) Unwrap() error { return u.error }
+func (r *refusal) Unwrap() error { return r.error }
+
+// refused makes the error of an answer that a command cannot continue with.
+func refused(format string, args ...any) error { return &refusal{error: fmt.Errorf(format, args...)} }
+
+// missing reports whether an error is that of something that does not exist.
+func missing(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.status == http.StatusNotFound
+}
+
+// hints are what to do about refusals that many operations answer with.
+var hints = map[int]string{
+	http.StatusUnauthorized:       "--token-file names the file of a token",
+	http.StatusForbidden:          "a token of a higher role is needed: --token-file names its file",
+	http.StatusPreconditionFailed: "it was changed meanwhile, and nothing was done: look at it and try again",
+}
 
 const (
 	askWithin = 15 * time.Second
 	maxAnswer = 64 << 20
 )
 
-// peer is what a command asks: how it is called, and which flag names it.
-type peer struct{ what, flag, hint string }
-
-var aSidecar = peer{"sidecar", "server", "--server names its debug port"}
-
-// ask sends a request to the sidecar, and returns its answer.
-func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (json.RawMessage, error) {
-	request, err := requestOf(cmd, aSidecar, method, path, body, params)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := transportOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	_, document, err := send(&http.Client{Timeout: askWithin, Transport: transport}, request, aSidecar)
-	return document, err
+// client asks one server.
+type client struct {
+	server *server
+	base   string // its URL
+	domain string // of the flag or the context; empty: the only one
+	token  string
+	calls  *http.Client
+	ctx    context.Context
 }
 
-// requestOf makes a request to the server that the flags name.
-func requestOf(cmd *cobra.Command, to peer, method, path string, body any, params url.Values) (*http.Request, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+// newClient makes the client of a server of the target.
+func newClient(cmd *cobra.Command, t *target, of *server) (*client, error) {
+	p := t.place(of)
+	c := &client{server: of, base: strings.TrimSuffix(p[of.flag], "/"), domain: p["domain"], ctx: cmd.Context()}
+	if !strings.Contains(c.base, "://") {
+		c.base = "http://" + c.base
 	}
-	at := strings.TrimSuffix(cmd.Flag(to.flag).Value.String(), "/") + path
-	if !strings.Contains(at, "://") {
-		at = "http://" + at
-	}
-	if len(params) > 0 {
-		at += "?" + params.Encode()
-	}
-	request, err := http.NewRequest(method, at, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if file := cmd.Flag("token-file").Value.String(); file != "" {
+	if file := p["token-file"]; file != "" {
 		token, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		c.token = strings.TrimSpace(string(token))
 	}
-	return request, nil
+	secure, err := tlsOf(p)
+	transport := &http.Transport{TLSClientConfig: secure, Proxy: nil, ExpectContinueTimeout: 5 * time.Second}
+	c.calls = &http.Client{Timeout: askWithin, Transport: transport}
+	return c, err
 }
 
-// refusal is an answer that is a problem.
-type refusal struct {
-	status int
-	text   string
-}
-
-// Error is the status with what is wrong.
-func (r *refusal) Error() string { return r.text }
-
-// send returns the headers of the answer and its document, which is nil where it has none. A problem is an error with its detail.
-func send(client *http.Client, request *http.Request, to peer) (http.Header, json.RawMessage, error) {
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, nil, &unreachable{fmt.Errorf("%w; is a %s there? %s", err, to.what, to.hint)}
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusNoContent {
-		return answer.Header, nil, nil
-	}
-	var document json.RawMessage
-	err = json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&document)
-	if err != nil {
-		return nil, nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is a %s there? %s", request.URL.Host, answer.Status, to.what, to.hint)}
-	}
-	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusCreated {
-		return answer.Header, document, nil
-	}
-	var wrong admin.Problem
-	err = understand(document, &wrong)
-	if err == nil {
-		err = &unreachable{&refusal{answer.StatusCode, answer.Status + ": " + plainLines(wrong.Detail)}}
-	}
-	return nil, nil, err
-}
-
-// transportOf is how the sidecar is reached.
-func transportOf(cmd *cobra.Command) (*http.Transport, error) {
+// tlsOf is how servers of a place are reached.
+func tlsOf(p place) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := cmd.Flag("ca").Value.String(); file != "" {
-		text, err := os.ReadFile(file)
+	if p["ca"] != "" {
+		text, err := os.ReadFile(p["ca"])
 		if err != nil {
 			return nil, err
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New(file + " holds no certificate in PEM")
+			return nil, errors.New(p["ca"] + " must hold a certificate in PEM")
 		}
 	}
-	if cert := cmd.Flag("cert").Value.String(); cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, cmd.Flag("key-file").Value.String())
+	if p["cert"] != "" {
+		pair, err := tls.LoadX509KeyPair(p["cert"], p["key-file"])
 		if err != nil {
 			return nil, err
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
-	return &http.Transport{TLSClientConfig: cfg, Proxy: nil}, nil
+	return cfg, nil
+}
+
+// answer is what a server has under a path.
+type answer struct {
+	object   object          // nil: nothing
+	document json.RawMessage // of the object
+	etag     string
+}
+
+// parse reads a document. Numbers stay as they are written.
+func parse(document []byte) (o object, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	err = decoder.Decode(&o)
+	return o, err
+}
+
+// request makes a request. Headers come as name and value.
+func (c *client) request(method, path string, body any, params url.Values, headers ...string) (*http.Request, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	at := c.base + path
+	if len(params) > 0 {
+		at += "?" + params.Encode()
+	}
+	request, err := http.NewRequestWithContext(c.ctx, method, at, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return request, nil
+}
+
+// open sends a request, and returns the answer while it comes in. A problem is an error with its detail.
+func (c *client) open(request *http.Request) (*http.Response, error) {
+	got, err := c.calls.Do(request)
+	if err != nil {
+		return nil, refused("%w; is a %s there? %s", err, c.server.what, c.server.hint)
+	}
+	if got.StatusCode < 300 {
+		return got, nil
+	}
+	defer got.Body.Close()
+	var problem struct{ Detail *string }
+	err = json.NewDecoder(io.LimitReader(got.Body, maxAnswer)).Decode(&problem)
+	if err != nil || problem.Detail == nil {
+		return nil, c.foreign(got)
+	}
+	text := got.Status + ": " + plainLines(*problem.Detail)
+	if hint := hints[got.StatusCode]; hint != "" {
+		text += "\n" + hint
+	}
+	return nil, &refusal{got.StatusCode, errors.New(text)}
+}
+
+// foreign is the error of an answer of another program.
+func (c *client) foreign(got *http.Response) error {
+	return refused("%s answers %s without JSON: is a %s there? %s", got.Request.URL.Host, got.Status, c.server.what,
+		c.server.hint)
+}
+
+// send sends a request, and returns the whole answer.
+func (c *client) send(request *http.Request) (*answer, error) {
+	got, err := c.open(request)
+	if err != nil {
+		return nil, err
+	}
+	defer got.Body.Close()
+	a := &answer{etag: got.Header.Get("ETag")}
+	if got.StatusCode == http.StatusNoContent {
+		return a, nil
+	}
+	a.document, err = io.ReadAll(io.LimitReader(got.Body, maxAnswer))
+	if err == nil {
+		a.object, err = parse(a.document)
+	}
+	if err != nil {
+		return nil, c.foreign(got)
+	}
+	return a, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +21,7 @@ var update = flag.Bool("update", false, "write docs/reference/command.md anew")
 
 const reference = "../../docs/reference/command.md"
 
-// TestReferenceOfTheCommand keeps docs/reference/command.md to what the program's help says.
+// TestReferenceOfTheCommand compares docs/reference/command.md with the program's help.
 func TestReferenceOfTheCommand(t *testing.T) {
 	root := newRoot()
 	var all []*cobra.Command
@@ -28,9 +30,10 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	shared := sharedFlags(all)
 	var want strings.Builder
-	fmt.Fprintf(&want, commandPage, prose(root.Long), client("server"), client("control"), usages(shared))
+	fmt.Fprintf(&want, commandPage, prose(root.Long), usages(root.PersistentFlags()), usages(shared))
+	described := map[string]string{}
 	for _, cmd := range all {
-		describe(&want, cmd, shared)
+		describe(&want, cmd, shared, described)
 	}
 	if *update {
 		err := os.WriteFile(reference, []byte(want.String()), 0o644)
@@ -41,28 +44,21 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	got, err := os.ReadFile(reference)
 	if err != nil || string(got) != want.String() {
-		t.Errorf("docs/reference/command.md is not what the help says: run make docs (%v)", err)
+		t.Errorf("docs/reference/command.md differs from the help: run make docs (%v)", err)
 	}
 }
 
 const commandPage = `# The command spillway
 
-This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) explains
-the files of ` + "`spillway test`" + ` and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
-commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
+This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) shows
+` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete words:
+` + "`source <(spillway completion bash)`" + `.
 
 %s
 ## Shared flags
 
 A command's heading has its arguments, its section its flags, examples and, behind "Also", flags of this section. All
-commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, " +
-	"`replay` also `html`" + `.
-
-**sidecar**: flags of commands that ask a sidecar.
-
-` + "```text\n%s```" + `
-
-**control**: flags of commands that ask a control.
+commands have:
 
 ` + "```text\n%s```" + `
 
@@ -71,16 +67,13 @@ Flags that at least three commands have in common:
 ` + "```text\n%s```" + `
 `
 
-// clientFlags are those of the connection to a sidecar or a control.
-var clientFlags = []string{"server", "control", "token-file", "ca", "cert", "key-file"}
-
 // sharedFlags are flags that at least three commands have with one meaning, by the most frequent meaning of each name.
 func sharedFlags(all []*cobra.Command) *pflag.FlagSet {
 	uses := map[string]int{}
 	flags := map[string]*pflag.Flag{}
 	for _, cmd := range all {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(clientFlags, f.Name) && f.Name != "help" && !f.Hidden {
+			if f.Name != "help" && !f.Hidden {
 				uses[meaning(f)]++
 				flags[meaning(f)] = f
 			}
@@ -103,23 +96,6 @@ func meaning(f *pflag.Flag) string { return f.Name + "\n" + f.Usage + "\n" + f.D
 // usages are flags as the help shows them.
 func usages(flags *pflag.FlagSet) string { return flags.FlagUsages() }
 
-// client are the flags of the connection to a sidecar or a control.
-func client(kind string) string {
-	cmd := &cobra.Command{}
-	if kind == "server" {
-		addServer(cmd)
-	} else {
-		addControl(cmd)
-	}
-	flags := pflag.NewFlagSet(kind, pflag.ContinueOnError)
-	for _, name := range clientFlags {
-		if f := cmd.Flags().Lookup(name); f != nil {
-			flags.AddFlag(f)
-		}
-	}
-	return usages(flags)
-}
-
 // prose is a text of the help as Markdown: indented lines are the items of a list.
 func prose(text string) string {
 	var out strings.Builder
@@ -133,30 +109,32 @@ func prose(text string) string {
 	return out.String()
 }
 
-// describe writes the section of a command: its help without what is under the shared flags.
-func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
+// describe writes the section of a command: its help without what is under the shared flags. A command that is
+// described already under another name refers to that.
+func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet, described map[string]string) {
 	heading := "\n## "
 	if cmd.Parent().HasParent() {
 		heading = "\n### "
 	}
-	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
+	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n")
+	help := cmp.Or(cmd.Long, cmd.Short)
+	if same := described[help]; same != "" {
+		to.WriteString("The same as `" + same + "`.\n")
+		return
+	}
+	described[help] = cmd.CommandPath()
+	to.WriteString(prose(help))
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch of := shared.Lookup(f.Name); {
-		case f.Name == "help", f.Hidden, slices.Contains(clientFlags, f.Name):
+		case f.Name == "help", f.Hidden:
 		case of != nil && meaning(of) == meaning(f):
 			common = append(common, "`--"+f.Name+"`")
 		default:
 			own.AddFlag(f)
 		}
 	})
-	switch {
-	case cmd.LocalFlags().Lookup("server") != nil:
-		common = append(common, "[sidecar](#shared-flags)")
-	case cmd.LocalFlags().Lookup("control") != nil:
-		common = append(common, "[control](#shared-flags)")
-	}
 	var parts []string
 	if own.HasFlags() {
 		parts = append(parts, usages(own))
@@ -172,7 +150,8 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	}
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are
+// among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
 	page, err := os.ReadFile("docs/guides/test-rules.md")
@@ -202,7 +181,7 @@ func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	}
 }
 
-// contains reports whether a line is among others, whatever blanks end it.
+// contains reports whether a line is among others. Blanks at its end do not count.
 func contains(lines []string, wanted string) bool {
 	for _, line := range lines {
 		if strings.TrimRight(line, " ") == wanted {
@@ -210,4 +189,53 @@ func contains(lines []string, wanted string) bool {
 		}
 	}
 	return false
+}
+
+// TestPagesNameCommandsThatExist checks commands in code of all pages: their words, and their flags.
+func TestPagesNameCommandsThatExist(t *testing.T) {
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway" +
+		" ((?:--[a-z]+ [^ ]+ )?[a-z][^`\n#|>]*)")
+	named := 0
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "deploy/helm/*/templates/*.txt", "examples/*/*.md",
+		"examples/*/*.sh",
+	} {
+		pages, err := filepath.Glob("../../" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range shown.FindAllStringSubmatch(string(text), -1) {
+				named++
+				if problem := unknown(strings.Fields(found[1])); problem != "" {
+					t.Errorf("%s: spillway %s: %s", page, found[1], problem)
+				}
+			}
+		}
+	}
+	if named < 60 {
+		t.Errorf("the pages name %d commands: they have another shape than this test reads", named)
+	}
+}
+
+// unknown is what the program does not know of a command, empty where it knows all.
+func unknown(args []string) string {
+	cmd, rest, err := newRoot().Find(args)
+	switch {
+	case err != nil:
+		return err.Error()
+	case cmd.HasSubCommands() && len(rest) > 0 && rest[0][0] != '-' && strings.ToLower(rest[0]) == rest[0]:
+		return "there is no " + rest[0]
+	}
+	for _, word := range rest {
+		name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if strings.HasPrefix(word, "--") && cmd.Flag(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			return "there is no flag " + word
+		}
+	}
+	return ""
 }

@@ -1,120 +1,70 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
-
-	"github.com/spillway-mesh/spillway/control"
 )
 
 const erasureEvery = 250 * time.Millisecond // how often the command asks whether an erasure has ended
 
-func newControlErase() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "erase", Short: "Remove the traces of one person in all places, and prove it", Example: "  spillway control erase --domain shop --user ann\n  spillway control erase --domain shop --identity ip:192.0.2.7", Args: between(0, 0),
-		Long: `Remove what a control knows of one identity: its row and API keys, its records and counters in Redis,
-its usage and events, in the database, in streams that are not copied yet and in the archive, and its name in the
-audit. The leading control then searches every place again; the command waits for that, and prints for each place what
-was removed and what is left. It exits with 1 if something is left, and may be repeated. It needs the role admin.
-Stop or block the person first: what comes in meanwhile is counted as left.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runErase(cmd) },
+func newErasures() *noun {
+	return &noun{
+		name: "erasures", one: "erasure", about: "Erasures: the traces of one person, removed in all places",
+		api:  controlAPI,
+		path: "/v1/erasures", key: "id", next: "before=id",
+		columns: columns(`ID id | DOMAIN domain | KIND kind | STATE state state | ASKED BY asked_by | 
+			ASKED AT asked_at:when | FINISHED AT finished_at:when | PROBLEM problem`),
+		verbs: []verb{
+			{use: "list", short: "List erasures, the newest first"},
+			{use: "show ID", short: "Show an erasure, and what each place had and has", example: "show 1",
+				run: func(s *session, args []string) {
+					_, now := s.existing(args)
+					s.showErasure(now.object)
+				}},
+			{use: "create [KIND/]NAME", short: "Remove the traces of one person in all places, and prove it",
+				run:     createErasure,
+				example: "create ann --domain shop\ncreate ip/192.0.2.7 --domain shop",
+				long: `create removes what a control knows of one identity from the database, Redis and the archive.
+The name may also be an HMAC, as events show it. The leading control then searches every place again; the command
+waits for that, and prints for each place what was removed and what is left. It exits with 1 if something is left, and
+may be repeated. It needs the role admin. Stop or block the person first: what comes in meanwhile is counted as left.`},
+		},
 	}
-	addControl(cmd)
-	cmd.Flags().String("user", "", "a user")
-	cmd.Flags().String("identity", "", "KIND:VALUE: user, tenant, api_key or ip; a value may also be an HMAC, as events show it")
-	return cmd
 }
 
-func runErase(cmd *cobra.Command) error {
-	format, err := outputOf(cmd)
-	if err != nil {
-		return err
-	}
-	kind, name, err := whomToErase(cmd)
-	if err != nil {
-		return err
-	}
-	domain, err := domainOf(cmd)
-	if err != nil {
-		return err
-	}
-	now, err := askControl(cmd, http.MethodDelete, place(domain, "identities", kind, name), nil, nil)
-	if err != nil {
-		return err
-	}
-	e, err := awaitErasure(cmd, now)
-	if err != nil {
-		return err
-	}
-	if format == "json" {
-		err = printJSON(cmd.OutOrStdout(), e)
-	} else {
-		showErasure(cmd, e)
-	}
-	if err == nil && e.State != "done" {
-		err = exit(exitFound)
-	}
-	return err
-}
-
-// whomToErase is the identity that the flags name.
-func whomToErase(cmd *cobra.Command) (kind, name string, err error) {
-	user := cmd.Flag("user").Value.String()
-	kind, name, _ = strings.Cut(cmd.Flag("identity").Value.String(), ":")
-	switch {
-	case user != "" && name != "":
-		return "", "", errors.New("--user and --identity are both given: use one of them")
-	case user != "":
-		return "user", user, nil
-	case name == "":
-		return "", "", errors.New("whom? Use --user NAME or --identity KIND:VALUE")
-	}
-	return kind, name, nil
-}
-
-// awaitErasure asks until the erasure has ended, and shows why it takes long.
-func awaitErasure(cmd *cobra.Command, now state) (*control.Erasure, error) {
-	told := ""
-	for {
-		var e control.Erasure
-		err := now.read(&e)
-		if err != nil || e.ID == 0 {
-			return nil, &unreachable{errors.New("the answer names no erasure")}
-		}
-		if e.State != "open" {
-			return &e, nil
-		}
-		if e.Problem != told {
-			told = e.Problem
-			fmt.Fprintf(cmd.ErrOrStderr(), "erasure %d is tried again: %s\n", e.ID, plain(told))
+func createErasure(s *session, args []string) {
+	id, err := readIdentity(args[0])
+	s.fail(err)
+	e := s.ask(http.MethodDelete, s.below("identities", id.kind, id.name), nil, nil).object
+	printed := ""
+	for s.err == nil && text(e, "state") == "open" {
+		if problem := text(e, "problem"); problem != printed {
+			printed = problem
+			fmt.Fprintf(s.cmd.ErrOrStderr(), "erasure %s is tried again: %s\n", text(e, "id"), plain(problem))
 		}
 		select {
-		case <-cmd.Context().Done():
-			return nil, cmd.Context().Err()
+		case <-s.ctx.Done():
+			s.fail(s.ctx.Err())
 		case <-time.After(erasureEvery):
-		}
-		now, err = askControl(cmd, http.MethodGet, fmt.Sprint("/v1/erasures/", e.ID), nil, nil)
-		if err != nil {
-			return nil, err
+			e = s.get("/v1/erasures/"+text(e, "id"), nil)
 		}
 	}
+	s.showErasure(e)
 }
 
-func showErasure(cmd *cobra.Command, e *control.Erasure) {
-	out := cmd.OutOrStdout()
-	t := newTable(out, "PLACE", "REMOVED", "LEFT")
-	for _, p := range e.Places {
-		t.row(p.Place, p.Removed, p.Left)
-	}
-	t.end()
-	if e.State == "done" {
-		fmt.Fprintf(out, "erasure %d is done: a second search found nothing\n", e.ID)
-		return
-	}
-	fmt.Fprintf(out, "erasure %d ended, and something is left: %s\n", e.ID, plain(e.Problem))
+// showErasure prints what each place had and has.
+func (s *session) showErasure(e object) {
+	s.print(e, func() {
+		s.table(objects(e, "places"), columns("PLACE place | REMOVED removed | LEFT left"))
+		switch text(e, "state") {
+		case "done":
+			s.line("erasure %s is done: a second search found nothing", text(e, "id"))
+		case "open":
+			s.line("erasure %s is not done yet: %s", text(e, "id"), plain(text(e, "problem")))
+		default:
+			s.line("erasure %s ended, and something is left: %s", text(e, "id"), plain(text(e, "problem")))
+		}
+	})
+	s.found(text(e, "state") != "done")
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"net/url"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -36,34 +36,24 @@ func newLint() *cobra.Command {
 	strict, merge := false, false
 	cmd := &cobra.Command{
 		Use: "lint FILE|FOLDER...", Short: "Report every problem of rule files",
-		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its
-position and what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is
-given. A folder is its .yaml and .yml files.
-
-It exits with 1 if there is a problem.`,
+		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its position and
+what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is given. A
+folder is its .yaml and .yml files.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
 			found, err := lint(rules.FilesConfig{MergeDomains: merge}, args)
-			if err != nil {
-				return err
+			if err == nil {
+				err = found.print(out)
 			}
-			err = found.print(cmd.OutOrStdout(), format)
-			if err != nil {
-				return err
+			if err == nil && (found.Errors > 0 || strict && found.Warnings > 0) {
+				err = exit(exitFound)
 			}
-			if found.Errors > 0 || strict && found.Warnings > 0 {
-				return exit(exitFound)
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings count as problems")
-	cmd.Flags().BoolVar(&merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
+	addMerge(cmd, &merge)
 	return cmd
 }
 
@@ -75,12 +65,12 @@ func lint(cfg rules.FilesConfig, paths []string) (*findings, error) {
 	}
 	found := &findings{Files: load.Files, Findings: []finding{}}
 	for _, p := range load.Problems {
-		found.add(p)
+		found.note(p)
 	}
 	return found, nil
 }
 
-func (f *findings) add(p descriptors.Problem) {
+func (f *findings) note(p rules.Problem) {
 	one := finding{File: p.File, Line: p.Line, Column: p.Column, Severity: severityError, Message: p.Text}
 	if p.Warning {
 		one.Severity = severityWarning
@@ -91,18 +81,16 @@ func (f *findings) add(p descriptors.Problem) {
 	f.Findings = append(f.Findings, one)
 }
 
-func (f *findings) print(w io.Writer, format string) error {
-	switch format {
-	case "json":
-		return printJSON(w, f)
-	case "sarif":
-		return printJSON(w, f.sarif())
+func (f *findings) print(out *printer) error {
+	if out.format == "sarif" {
+		return out.value(f.sarif(), nil)
 	}
-	for _, one := range f.Findings {
-		fmt.Fprintln(w, one)
-	}
-	fmt.Fprintf(w, "%s, %s in %s\n", count(f.Errors, "problem"), count(f.Warnings, "warning"), count(f.Files, "file"))
-	return nil
+	return out.value(f, func() {
+		for _, one := range f.Findings {
+			out.line("%s", one)
+		}
+		out.line("%s, %s in %s", counted(f.Errors, "problem"), counted(f.Warnings, "warning"), counted(f.Files, "file"))
+	})
 }
 
 // String writes the finding as compilers do.
@@ -114,10 +102,39 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s: %s: %s", at, f.Severity, f.Message)
 }
 
-// count writes a number of things.
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
+// sarif is what was found in SARIF 2.1.0, which code hosts show beside the lines.
+// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+func (f *findings) sarif() object {
+	results := []object{}
+	for _, one := range f.Findings {
+		place := object{"artifactLocation": object{"uri": fileURI(one.File)}}
+		if one.Line > 0 {
+			place["region"] = object{"startLine": one.Line, "startColumn": max(one.Column, 1)}
+		}
+		results = append(results, object{
+			"ruleId": one.Severity, "level": one.Severity, "message": object{"text": one.Message},
+			"locations": []object{{"physicalLocation": place}},
+		})
 	}
-	return fmt.Sprintf("%d %s", n, what)
+	rule := func(id, text string) object { return object{"id": id, "shortDescription": object{"text": text}} }
+	driver := object{
+		"name": "spillway", "version": version(), "informationUri": "https://github.com/spillway-mesh/spillway",
+		"rules": []object{
+			rule(severityError, "The rules cannot be used."),
+			rule(severityWarning, "The rules can be used, and do something else than was probably meant."),
+		},
+	}
+	return object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}},
+	}
+}
+
+// fileURI is a file's name as a URI: relative where the name is.
+func fileURI(name string) string {
+	uri := url.URL{Path: filepath.ToSlash(name)}
+	if filepath.IsAbs(name) {
+		uri.Scheme = "file"
+	}
+	return uri.String()
 }

@@ -1,4 +1,5 @@
-// Command spillway is the operator's command: it checks rule files, tests them, compares them, and replays access logs against them.
+// Command spillway is the operator's command: it works with rule files, sidecars and the control plane. The table of
+// nouns has what it can do with each kind of thing.
 package main
 
 import (
@@ -7,11 +8,14 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // Exit codes. The help of the program lists them.
@@ -25,17 +29,17 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with rule files, sidecars and the control plane. lint, test, diff and replay need files
-alone. explain, usage, top, fleet and rules ask a running sidecar by its admin API; block, unblock, tier, pardon and
-reset change what it does.
+const about = `The command works with rule files, sidecars and the control plane, as in spillway users list: a noun
+and a verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need
+no noun.
 
-control serves the control plane. users, keys, tiers, blocks, events and audit read and change its database. So do
-rules and usage with a subcommand, such as rules list; without one they ask a sidecar. --control names the control,
---server the sidecar. archive works with the files of old events.
+Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
+the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL,
+else the context: spillway context set makes one. Without any, it is on this machine.
 
 Exit codes:
   0  all is well
-  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ in a fleet
+  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ between sidecars
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others
@@ -56,10 +60,10 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 
 // report writes an error that was not written yet, and returns the exit code.
 func report(err error, diagnostics io.Writer) int {
-	diagnostics = cleaned{diagnostics}
+	diagnostics = cleaned{to: diagnostics}
 	var ended exit
-	var rules *trial.Unloadable
-	var refused *unreachable
+	var rules *whatif.Unloadable
+	var refusal *refusal
 	switch {
 	case err == nil:
 		return exitOK
@@ -71,15 +75,15 @@ func report(err error, diagnostics io.Writer) int {
 	}
 	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
 	switch {
-	case errors.Is(err, trial.ErrFault):
+	case errors.Is(err, whatif.ErrFault):
 		return exitInternal
-	case errors.As(err, &refused):
+	case errors.As(err, &refusal):
 		return exitServer
 	}
 	return exitUsage
 }
 
-// exit is the error of a command that has said all there is to say.
+// exit is the error of a command that has printed all that its caller needs.
 type exit int
 
 // Error is there because an exit is an error.
@@ -94,12 +98,34 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("spillway {{.Version}}\n")
-	root.PersistentFlags().StringP("output", "o", "text", "format of what is printed: text or json; lint also sarif, replay also html")
+	addShared(root.PersistentFlags())
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
-	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
-	root.AddCommand(newOperate()...)
-	root.AddCommand(newControl(), newArchive(), newUsers(), newKeys(), newTiers(), newBlocks(), newEvents(), newAudit())
+	must(root.RegisterFlagCompletionFunc("domain", completeDomains))
+	must(root.RegisterFlagCompletionFunc("context", completeContexts))
+	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newExplain(), newDoctor())
+	root.AddCommand(newIdentityWords()...)
+	root.AddCommand(newCounters().word("top", "top", "top --all"), newCounters().word("reset", "reset [KIND/]NAME...",
+		"reset alice"))
+	root.AddCommand(newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
+	for _, n := range nouns() {
+		root.AddCommand(n.command())
+	}
 	return root
+}
+
+// addShared adds the flags of all commands.
+func addShared(flags *pflag.FlagSet) {
+	flags.StringP("output", "o", "table",
+		"format: table, wide (all columns), json or yaml; lint also sarif, replay also html")
+	flags.String("domain", "", "domain; may be left out where there is one")
+	flags.String("context", "", "the context to use; default: SPILLWAY_CONTEXT, else that of spillway context use")
+	flags.String("server", "",
+		"the debug port of a sidecar; default: SPILLWAY_SERVER, the context's, or "+sidecarAPI.usual)
+	flags.String("control", "", "the API of a control; default: SPILLWAY_CONTROL, the context's, or "+controlAPI.usual)
+	flags.String("token-file", "", "file that holds the token, where the server wants one")
+	flags.String("ca", "", "file of the authority that signed the server's certificate")
+	flags.String("cert", "", "file of this client's certificate")
+	flags.String("key-file", "", "file of its key")
 }
 
 // known refuses a command that does not exist, with those that are spelled like it.
@@ -110,21 +136,24 @@ func known(root *cobra.Command, args []string) error {
 	root.SuggestionsMinimumDistance = 2
 	like := root.SuggestionsFor(args[0])
 	if len(like) == 0 {
-		return fmt.Errorf("there is no command %q: %s --help lists them", args[0], root.CommandPath())
+		return fmt.Errorf("unknown command %q: %s --help lists them", args[0], root.CommandPath())
 	}
-	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+	return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 }
 
-// noneOrKnown is for a command without arguments that has others below it.
-func noneOrKnown(cmd *cobra.Command, args []string) error {
-	cmd.SuggestionsMinimumDistance = 2
-	if len(args) > 0 && len(cmd.SuggestionsFor(args[0])) > 0 {
-		return known(cmd, args)
+// group makes a command that only holds others.
+func group(name, one, short, long string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: known,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	return between(0, 0)(cmd, args)
+	if one != "" && !strings.Contains(one, " ") {
+		cmd.Aliases = []string{one}
+	}
+	return cmd
 }
 
-// many is no bound for the arguments of a command.
+// many lets a command have any number of arguments.
 const many = math.MaxInt
 
 // between refuses fewer or more arguments than a command takes.
@@ -132,17 +161,47 @@ func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > most:
-			return fmt.Errorf("%q is too much: it is spillway %s", args[most], cmd.Use)
+			return fmt.Errorf("%q is too much: it is %s", args[most], usageOf(cmd))
 		case len(args) < least:
-			return fmt.Errorf("an argument is missing: it is spillway %s", cmd.Use)
+			return fmt.Errorf("an argument is missing: it is %s", usageOf(cmd))
 		}
 		return nil
 	}
 }
 
+// usageOf is a command with its arguments.
+func usageOf(cmd *cobra.Command) string { return cmd.Parent().CommandPath() + " " + cmd.Use }
+
 // must panics on an error that only a mistake in this program can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
+	}
+}
+
+// release is the version that `-ldflags "-X main.release=1.2.3"` sets.
+var release string
+
+// version is what this program was built from.
+func version() string {
+	if release != "" {
+		return release
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown version)"
+	}
+	return info.Main.Version
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: printing(func(_ *cobra.Command, out *printer, _ []string) error {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			all := object{"version": version(), "go": runtime.Version(), "platform": platform}
+			return out.value(all, func() { out.line("spillway %s", version()) })
+		}),
 	}
 }

@@ -8,11 +8,29 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 const examples = "../../examples/rules"
+
+// TestMain keeps the contexts and variables of the machine away.
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "spillway")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "",
+	} {
+		os.Setenv(name, value)
+	}
+	completeWithin = time.Minute // a busy machine completes late
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
 
 // outcome is what a call of the program prints and ends with.
 type outcome struct {
@@ -39,17 +57,21 @@ func write(t *testing.T, name, text string) string {
 
 const (
 	goodRules = "domain: shop\nrules:\n  - { name: per-user, scope: user, limit: 1/1m }\n"
-	badRules  = "domain: shop\nrules:\n  - { name: per-user, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"
-	warnRules = "domain: shop\nrules:\n  - { name: all, scope: user, match: { endpoints: ['^/api/.*$'] }, limit: 1/1m }\n"
-	goodLine  = `{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/","user":"alice"}` + "\n"
+	badRules  = "domain: shop\nrules:\n  - { name: per-user, scop: user, limit: 1/1m }\n  - { name: b, scope: " +
+		"user, limit: 1/0s }\n"
+	warnRules = "domain: shop\nrules:\n  - { name: all, scope: user, match: { endpoints: ['^/api/.*$'] }, " +
+		"limit: 1/1m }\n"
+	goodLine = `{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/","user":"alice"}` + "\n"
 )
 
-// TestExitCodes: each command has each of its codes, and says why.
+// TestExitCodes: each command has each of its codes, and prints why.
 func TestExitCodes(t *testing.T) {
-	good, bad, warn := write(t, "good.yaml", goodRules), write(t, "bad.yaml", badRules), write(t, "warn.yaml", warnRules)
+	good, bad, warn := write(t, "good.yaml", goodRules), write(t, "bad.yaml", badRules), write(t, "warn.yaml",
+		warnRules)
 	other := write(t, "other.yaml", strings.Replace(goodRules, "1/1m", "2/1m", 1))
 	test := func(rules, want string) string {
-		return write(t, "test.yaml", "rules: "+rules+"\ntests:\n  - requests:\n      - { http: { path: /, user: alice }, want: "+want+" }\n")
+		return write(t, "test.yaml",
+			"rules: "+rules+"\ntests:\n  - requests:\n      - { http: { path: /, user: alice }, want: "+want+" }\n")
 	}
 	log, broken := write(t, "a.log", goodLine+goodLine), write(t, "b.log", goodLine+"broken\n")
 	for _, c := range []struct {
@@ -60,9 +82,9 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "Exit codes:", nil},
 		{exitOK, "spillway ", []string{"version"}},
 		{exitOK, "spillway ", []string{"--version"}},
-		{exitUsage, `there is no command "bake"`, []string{"bake"}},
+		{exitUsage, `unknown command "bake"`, []string{"bake"}},
 		{exitUsage, "unknown flag: --colour", []string{"lint", "--colour", good}},
-		{exitUsage, `version prints text, json, not "html"`, []string{"version", "-o", "html"}},
+		{exitUsage, `version prints table, wide, json, yaml, not "html"`, []string{"version", "-o", "html"}},
 		{exitUsage, "an argument is missing", []string{"lint"}},
 		{exitOK, "0 problems, 0 warnings in 1 file", []string{"lint", good}},
 		{exitFound, `bad.yaml:3:23: error: unknown key "scop"`, []string{"lint", bad}},
@@ -76,13 +98,18 @@ func TestExitCodes(t *testing.T) {
 		{exitFound, "    - verdict: refused\n    + verdict: allowed", []string{"test", test(good, "refused")}},
 		{exitUsage, `"denied" is not a verdict`, []string{"test", test(good, "denied")}},
 		{exitUsage, "no such file", []string{"test", "none.yaml"}},
-		{exitUsage, "there is no file of tests in", []string{"test", t.TempDir()}},
+		{exitUsage, "must hold files that end with .yaml or .yml", []string{"test", t.TempDir()}},
 		{exitRules, `unknown key "scop"`, []string{"test", test(bad, "admitted")}},
 		{exitOK, "No difference.", []string{"diff", good, good}},
 		{exitFound, "limit: 1/1m → 2/1m", []string{"diff", good, other}},
 		{exitRules, "bad.yaml:4:", []string{"diff", good, bad}},
 		{exitUsage, "no such file", []string{"diff", good, "none.yaml"}},
 		{exitUsage, "an argument is missing", []string{"diff", good}},
+		{exitUsage, "a file and a version cannot be compared", []string{"rules", "diff", good, "@2"}},
+		{exitOK, "0 problems", []string{"rule", "lint", good}},
+		{exitUsage, "must be a user's name, or KIND/NAME", []string{"block", "192.0.2.7"}},
+		{exitUsage, "--yes is missing", []string{"rules", "publish", good}},
+		{exitUsage, `unknown context "none"`, []string{"top", "--context", "none"}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
 		{exitBroken, "the log has broken lines, which were skipped: 1", []string{"replay", "--rules", good, broken}},
@@ -92,17 +119,19 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "no such file", []string{"replay", "--rules", good, "none.log"}},
 		{exitUsage, `--memory "much"`, []string{"replay", "--rules", good, "--memory", "much", log}},
 		{exitUsage, `invalid argument "-1" for "--rows"`, []string{"replay", "--rules", good, "--rows", "-1", log}},
-		{exitUsage, `invalid argument "-1" for "--reorder"`, []string{"replay", "--rules", good, "--reorder", "-1", log}},
+		{exitUsage, `invalid argument "-1" for "--reorder"`, []string{"replay", "--rules", good, "--reorder", "-1",
+			log}},
 		{exitUsage, "--progress is auto", []string{"replay", "--rules", good, "--progress", "maybe", log}},
-		{exitUsage, "write NAME=FIELD", []string{"replay", "--rules", good, "--field", "time", log}},
+		{exitUsage, "time must be formatted as key=value", []string{"replay", "--rules", good, "--field", "time", log}},
 		{exitUsage, "write KEY=TEXT", []string{"replay", "--rules", good, "--descriptor", "a", log}},
 		{exitUsage, `"pfad" is not what a field can be`, []string{"replay", "--rules", good, "--field", "pfad=x", log}},
-		{exitUsage, `no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
+		{exitUsage, `have no domain "edge"`, []string{"replay", "--rules", good, "--domain", "edge", log}},
 		{exitUsage, "is a directory", []string{"replay", "--rules", good, "--report", t.TempDir(), log}},
 	} {
 		got := call("", c.args...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {
-			t.Errorf("spillway %s\nends with %d, want %d, and says %q:\n%s%s", strings.Join(c.args, " "), got.code, c.code, c.says, got.out, got.errors)
+			t.Errorf("spillway %s\nends with %d, want %d, and says %q:\n%s%s", strings.Join(c.args, " "), got.code,
+				c.code, c.says, got.out, got.errors)
 		}
 	}
 }
@@ -110,7 +139,7 @@ func TestExitCodes(t *testing.T) {
 // TestFaultsHaveACodeOfTheirOwn: what the program itself breaks is not taken for a mistake of its caller.
 func TestFaultsHaveACodeOfTheirOwn(t *testing.T) {
 	var diagnostics bytes.Buffer
-	code := report(fmt.Errorf("a.yaml:3: %w: index out of range", trial.ErrFault), &diagnostics)
+	code := report(fmt.Errorf("a.yaml:3: %w: index out of range", whatif.ErrFault), &diagnostics)
 	if code != exitInternal || !strings.Contains(diagnostics.String(), "index out of range") {
 		t.Errorf("exit code %d: %s", code, diagnostics.String())
 	}
@@ -138,7 +167,8 @@ func TestExamplesPassTheirTests(t *testing.T) {
 func TestJSONIsJSON(t *testing.T) {
 	good, bad := write(t, "good.yaml", goodRules), write(t, "bad.yaml", badRules)
 	for _, args := range [][]string{
-		{"version"}, {"lint", bad}, {"test", examples + "/tests"}, {"diff", good, examples}, {"replay", "--rules", good, "-"},
+		{"version"}, {"lint", bad}, {"test", examples + "/tests"}, {"diff", good, examples}, {"replay", "--rules",
+			good, "-"},
 	} {
 		got := call(goodLine, append(args, "--output", "json")...)
 		var value map[string]any
@@ -149,22 +179,42 @@ func TestJSONIsJSON(t *testing.T) {
 	}
 }
 
-// TestSARIF has what viewers need of each problem: a rule that is declared, a level, a text, a relative file and a position from 1.
+// TestSARIF has what viewers need of each problem: a rule that is declared, a level, a text, a relative file and a
+// position from 1.
 func TestSARIF(t *testing.T) {
 	t.Chdir(t.TempDir())
 	err := os.WriteFile("a b.yaml", []byte(badRules), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log sarifLog
+	var log struct {
+		Version string
+		Runs    []struct {
+			Tool struct {
+				Driver struct{ Rules []struct{ ID string } }
+			}
+			Results []struct {
+				RuleID, Level string
+				Message       struct{ Text string }
+				Locations     []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine, StartColumn int }
+					}
+				}
+			}
+		}
+	}
 	got := call("", "lint", "-o", "sarif", "a b.yaml")
 	err = json.Unmarshal([]byte(got.out), &log)
-	if err != nil || got.code != exitFound || log.Version != "2.1.0" || len(log.Runs) != 1 || len(log.Runs[0].Results) != 3 {
+	if err != nil || got.code != exitFound || log.Version != "2.1.0" || len(log.Runs) != 1 ||
+		len(log.Runs[0].Results) != 3 {
 		t.Fatalf("%v: %s", err, got.out)
 	}
 	for _, r := range log.Runs[0].Results {
-		place := r.Locations[0].Physical
-		if r.RuleID != log.Runs[0].Tool.Driver.Rules[0].ID || r.Level != "error" || r.Message.Text == "" || place.Artifact.URI != "a%20b.yaml" || place.Region.StartLine < 3 || place.Region.StartColumn < 1 {
+		place := r.Locations[0].PhysicalLocation
+		if r.RuleID != log.Runs[0].Tool.Driver.Rules[0].ID || r.Level != "error" || r.Message.Text == "" ||
+			place.ArtifactLocation.URI != "a%20b.yaml" || place.Region.StartLine < 3 || place.Region.StartColumn < 1 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -173,13 +223,16 @@ func TestSARIF(t *testing.T) {
 // TestReportFiles writes the report and the refusals into files.
 func TestReportFiles(t *testing.T) {
 	folder := t.TempDir()
-	got := call(goodLine+goodLine, "replay", "--rules", write(t, "good.yaml", goodRules), "--user", "user", "-o", "html", "--report", folder+"/r.html", "--refusals", folder+"/r.jsonl", "-")
+	got := call(goodLine+goodLine, "replay", "--rules", write(t, "good.yaml", goodRules), "--user", "user", "-o",
+		"html", "--report", folder+"/r.html", "--refusals", folder+"/r.jsonl", "-")
 	page, err := os.ReadFile(folder + "/r.html")
 	if got.code != exitOK || got.out != "" || err != nil || !strings.HasPrefix(string(page), "<!doctype html>") {
 		t.Errorf("exit code %d, %v: %s%s", got.code, err, got.out, got.errors)
 	}
 	lines, err := os.ReadFile(folder + "/r.jsonl")
-	if err != nil || string(lines) != `{"time":"2026-03-01T00:00:00Z","rule":"per-user","who":"user alice","outcome":"refused","method":"GET","path":"/","retry_after":60}`+"\n" {
+	if err != nil ||
+		string(lines) != `{"time":"2026-03-01T00:00:00Z","rule":"per-user","who":"user alice",`+
+			`"outcome":"refused","method":"GET","path":"/","retry_after":60}`+"\n" {
 		t.Errorf("%v: %s", err, lines)
 	}
 }
@@ -191,7 +244,8 @@ func TestCompletions(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"replay\t": {""}, "sarif": {"lint", "--output", ""}, "html": {"replay", "-o", ""}, "--against": {"replay", "--a"}, "never": {"replay", "--progress", ""},
+		"replay\t": {""}, "wide": {"users", "list", "-o", ""}, "sarif": {"lint", "--output", ""}, "html": {"replay",
+			"-o", ""}, "--against": {"replay", "--a"}, "never": {"replay", "--progress", ""},
 	} {
 		if got := call("", append([]string{"__complete"}, args...)...); !strings.Contains(got.out, want) {
 			t.Errorf("completing %q offers %q, want %q", args, got.out, want)

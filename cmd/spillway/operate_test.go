@@ -6,16 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// operated starts a sidecar on memory, and returns how to name it.
-func operated(t *testing.T, environ ...string) string {
+// operated starts a sidecar on memory, and waits until it answers a command with these arguments. It returns how to
+// name it.
+func operated(t *testing.T, args []string, environ ...string) string {
 	t.Helper()
 	rules := write(t, "rules.yaml", goodRules+"  - { name: abusers, match: { users: [eve] }, action: block }\n")
-	cfg, err := settings.FromEnvironment(append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "RULES=" + rules}, environ...), "sidecar")
+	cfg, err := settings.FromEnvironment(append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "RULES=" + rules},
+		environ...), "sidecar")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,8 @@ func operated(t *testing.T, environ ...string) string {
 	})
 	at := "http://" + s.Addresses().Debug
 	servers.Await(t, "the rules", func() error {
-		if got := call("", "rules", "--server", at); got.code != exitOK || !strings.Contains(got.out, "per-user") {
+		got := call("", append([]string{"rules", "show", "--server", at}, args...)...)
+		if got.code != exitOK || !strings.Contains(got.out, "per-user") {
 			return exit(got.code)
 		}
 		return nil
@@ -45,38 +48,42 @@ func operated(t *testing.T, environ ...string) string {
 }
 
 func TestARunningSidecarIsAsked(t *testing.T) {
-	at := operated(t)
+	at := operated(t, nil)
 	const mallory = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"mallory"}]}]}`
 	for _, c := range []struct {
-		code     int
-		says, in string
-		args     []string
+		code           int
+		says, in, line string
 	}{
-		{exitOK, "per-user", "", []string{"usage", "--user", "alice"}},
-		{exitOK, "allowed (200) by per-user in shop", mallory, []string{"explain"}},
-		{exitOK, "nothing is changed: user mallory in shop", "", []string{"block", "--user", "mallory", "--dry-run"}},
-		{exitOK, "allowed (200) by per-user in shop", mallory, []string{"explain"}},
-		{exitOK, `"No more." (by local, `, "", []string{"block", "--user", "mallory", "--for", "1h", "--reason", "No more."}},
-		{exitFound, "blocked (403) by ", mallory, []string{"explain"}},
-		{exitOK, "after:  none", "", []string{"unblock", "--user", "mallory"}},
-		{exitOK, `"outcome": "allowed"`, mallory, []string{"explain", "-o", "json"}},
-		{exitOK, "no_limit (200) in shop", "", []string{"explain", "/search", "--domain", "shop", "--peer", "192.0.2.7", "--header", "x=y"}},
-		{exitOK, "LEFT AFTER", "", []string{"reset", "--user", "alice"}},
-		{exitOK, "user alice in shop", "", []string{"pardon", "--user", "alice"}},
-		{exitOK, "1 sidecar, all with the same rules", "", []string{"fleet"}},
-		{exitOK, "asked for most: no key", "", []string{"top", "--fleet", "--limit", "3"}},
-		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "", []string{"tier", "--user", "bob", "--tier", "gold", "--limit", "100/1m,burst=200"}},
-		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", []string{"tier", "--user", "bob", "--tier", "gold"}},
-		{exitOK, "after:  none", "", []string{"tier", "--user", "bob", "--tier", "", "--no-limits"}},
-		{exitUsage, "must be COUNT/PER", "", []string{"tier", "--user", "bob", "--limit", "many"}},
-		{exitServer, "limit 1: per", "", []string{"tier", "--user", "bob", "--limit", "5/soon"}},
-		{exitServer, "looks like a path", "", []string{"block", "--user", "/search"}},
-		{exitServer, "name whom", "", []string{"reset"}},
-		{exitUsage, "RateLimitRequest from standard input", "", []string{"explain"}},
+		{exitOK, "per-user", "", "counters list alice"},
+		{exitOK, "allowed (200) by per-user in shop", mallory, "explain"},
+		{exitOK, "nothing is changed: user mallory in shop", "", "block mallory --dry-run"},
+		{exitOK, "allowed (200) by per-user in shop", mallory, "explain"},
+		{exitOK, `"No" (by local, `, "", "block mallory --for 1h --reason No"},
+		{exitFound, "blocked (403) by ", mallory, "explain"},
+		{exitOK, "after:  none", "", "blocks rm user/mallory"},
+		{exitOK, `"outcome": "allowed"`, mallory, "explain -o json"},
+		{exitOK, "outcome: allowed", mallory, "explain -o yaml"},
+		{exitOK, "no_limit (200) in shop", "", "explain /search --domain shop --peer 192.0.2.7 --header x=y"},
+		{exitOK, "LEFT AFTER", "", "reset alice"},
+		{exitOK, "user alice in shop", "", "counters pardon alice"},
+		{exitOK, "user alice, endpoint /search in shop", "", "counters list alice endpoint//search"},
+		{exitOK, "1 sidecar, all with the same rules", "", "sidecars list"},
+		{exitOK, "asked for most: no key", "", "top --all --limit 3"},
+		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "",
+			"tier bob gold --limit 100/1m,burst=200"},
+		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", "users set bob --tier gold"},
+		{exitOK, "after:  none", "", "tier bob none --limit none"},
+		{exitOK, "tenant acme in shop", "", "tenant set acme --tier gold"},
+		{exitUsage, "must be COUNT/PER", "", "tier bob --limit many"},
+		{exitServer, "limits[0].per", "", "tier bob --limit 5/soon"},
+		{exitServer, "looks like a path", "", "block user//search"},
+		{exitUsage, "name whom", "", "reset"},
+		{exitUsage, "RateLimitRequest from standard input", "", "explain"},
+		{exitUsage, "a sidecar cannot list blocks", "", "blocks list"},
 	} {
-		got := call(c.in, append(c.args, "--server", at)...)
+		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {
-			t.Errorf("spillway %s: %d\n%s%s\nwant %d with %q", strings.Join(c.args, " "), got.code, got.out, got.errors, c.code, c.says)
+			t.Errorf("spillway %s: %d\n%s%s\nwant %d with %q", c.line, got.code, got.out, got.errors, c.code, c.says)
 		}
 	}
 }
@@ -84,40 +91,23 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 func TestATokenIsSentAlong(t *testing.T) {
 	file := write(t, "tokens", "view vera 0123456789abcdef\n")
 	at := "http://127.0.0.1:1"
-	if got := call("", "fleet", "--server", at); got.code != exitServer {
+	if got := call("", "sidecars", "list", "--server", at); got.code != exitServer {
 		t.Errorf("without a sidecar: %+v", got)
 	}
 	t.Setenv("SPILLWAY_SERVER", at)
-	if got := call("", "fleet"); got.code != exitServer || !strings.Contains(got.errors, "127.0.0.1:1") {
+	if got := call("", "sidecars", "list"); got.code != exitServer || !strings.Contains(got.errors, "127.0.0.1:1") {
 		t.Errorf("SPILLWAY_SERVER is not asked: %+v", got)
 	}
-	cfg, err := settings.FromEnvironment([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "ADMIN_TOKEN_FILE=" + file, "RULES=" + write(t, "r.yaml", goodRules)}, "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Output = io.Discard
-	s, err := sidecar.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	defer func() { cancel(); <-done; s.Close() }()
-	at = "http://" + s.Addresses().Debug
-	servers.Await(t, "the API", func() error {
-		if got := call("", "fleet", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitOK {
-			return exit(got.code)
+	viewer := []string{"--token-file", write(t, "token", "0123456789abcdef\n")}
+	at = operated(t, viewer, "ADMIN_TOKEN_FILE="+file)
+	for _, server := range []string{at, strings.TrimPrefix(at, "http://")} {
+		got := call("", "sidecars", "list", "--server", server)
+		if got.code != exitServer || !strings.Contains(got.errors, "401") {
+			t.Errorf("%s without the token: %+v", server, got)
 		}
-		return nil
-	})
-	if got := call("", "fleet", "--server", at); got.code != exitServer || !strings.Contains(got.errors, "401") {
-		t.Errorf("without the token: %+v", got)
 	}
-	if got := call("", "fleet", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer || !strings.Contains(got.errors, "401") {
-		t.Errorf("an address without http:// is not asked: %+v", got)
-	}
-	if got := call("", "block", "--user", "x", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
+	got := call("", append([]string{"block", "x", "--server", at}, viewer...)...)
+	if got.code != exitServer || !strings.Contains(got.errors, "403") {
 		t.Errorf("with a token that may view: %+v", got)
 	}
 }

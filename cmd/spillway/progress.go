@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 // bar shows how far a replay or a load has come, in one line that it writes over again. The zero value shows nothing.
@@ -33,14 +34,26 @@ func newBar(when string, out io.Writer) (*bar, error) {
 	case "never":
 		return &bar{}, nil
 	case "auto":
-		file, ok := out.(*os.File)
-		if !ok || !term.IsTerminal(int(file.Fd())) {
+		if !isTerminal(out) {
 			return &bar{}, nil
 		}
 	default:
 		return nil, fmt.Errorf("--progress is auto, always or never, not %q", when)
 	}
 	return &bar{out: out, now: time.Now, began: time.Now()}, nil
+}
+
+// addProgress adds the flag of the bar.
+func addProgress(cmd *cobra.Command) {
+	modes := []string{"auto", "always", "never"}
+	cmd.Flags().String("progress", "auto", "show progress on the standard error: auto (on a terminal), always or never")
+	must(cmd.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	file, is := stream.(*os.File)
+	return is && term.IsTerminal(int(file.Fd()))
 }
 
 // show writes the line, unless it was written just now.
@@ -56,8 +69,8 @@ func (b *bar) show(p replay.Progress) {
 	b.write(line(p, now.Sub(b.began)))
 }
 
-// say shows a text in place of the bar.
-func (b *bar) say(text string) {
+// showText shows a text in place of the bar.
+func (b *bar) showText(text string) {
 	if b.out != nil {
 		b.write(text)
 	}
@@ -89,7 +102,8 @@ func line(p replay.Progress, took time.Duration) string {
 	}
 	done := min(float64(p.Bytes)/float64(p.Size), 1)
 	filled := int(done * barWidth)
-	text = fmt.Sprintf("[%s%s] %3.0f %%, %s", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), 100*done, text)
+	text = fmt.Sprintf("[%s%s] %3.0f %%, %s", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled),
+		100*done, text)
 	if done > 0 {
 		left := time.Duration(float64(took) * (1 - done) / done)
 		text += ", " + left.Round(time.Second).String() + " left"

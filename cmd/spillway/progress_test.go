@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 func TestProgressLine(t *testing.T) {
@@ -15,8 +15,10 @@ func TestProgressLine(t *testing.T) {
 		took time.Duration
 		want string
 	}{
-		{replay.Progress{Lines: 3000, Bytes: 250, Size: 1000}, 3 * time.Second, "[=======                       ]  25 %, 3000 lines, 1000 lines/s, 9s left"},
-		{replay.Progress{Lines: 3000, Bytes: 1000, Size: 1000}, 3 * time.Second, "[==============================] 100 %, 3000 lines, 1000 lines/s, 0s left"},
+		{replay.Progress{Lines: 3000, Bytes: 250, Size: 1000}, 3 * time.Second,
+			"[=======                       ]  25 %, 3000 lines, 1000 lines/s, 9s left"},
+		{replay.Progress{Lines: 3000, Bytes: 1000, Size: 1000}, 3 * time.Second,
+			"[==============================] 100 %, 3000 lines, 1000 lines/s, 0s left"},
 		{replay.Progress{Lines: 3000, Bytes: 250}, 2 * time.Second, "3000 lines, 1500 lines/s"},
 		{replay.Progress{Size: 1000}, 0, "[                              ]   0 %, 0 lines, 0 lines/s"},
 	} {
@@ -26,7 +28,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// TestBarWritesOverItself: it is written at most ten times a second, covers what it wrote before, and is gone at the end.
+// TestBarWritesOverItself: it is written at most ten times a second, covers what it wrote before, and is gone at the
+// end.
 func TestBarWritesOverItself(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(0, 0)
@@ -39,7 +42,8 @@ func TestBarWritesOverItself(t *testing.T) {
 		t.Errorf("shown %d times, want 5", shown)
 	}
 	b.end()
-	if parts := strings.Split(out.String(), "\r"); strings.TrimSpace(parts[len(parts)-2]) != "" || len(parts[len(parts)-2]) != b.widest() || parts[len(parts)-1] != "" {
+	if parts := strings.Split(out.String(), "\r"); strings.TrimSpace(parts[len(parts)-2]) != "" ||
+		len(parts[len(parts)-2]) != b.widest() || parts[len(parts)-1] != "" {
 		t.Errorf("the last line is not covered: %q", parts)
 	}
 }
@@ -47,7 +51,7 @@ func TestBarWritesOverItself(t *testing.T) {
 // widest is the width of the line that the end covers.
 func (b *bar) widest() int { return len(line(replay.Progress{Lines: 1000}, 500*time.Millisecond)) }
 
-// TestBarIsForTerminals: a file is none, and what is not a file neither.
+// TestBarIsForTerminals: no bar is written to a file, nor to what is not a file.
 func TestBarIsForTerminals(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {

@@ -1,20 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"path/filepath"
+	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif"
 )
 
 // ruleText is a rule file and the domain that it is about.
@@ -33,227 +28,126 @@ func readRules(path string) (ruleText, error) {
 	return ruleText{path, domain.Name, string(text)}, nil
 }
 
-// published is what became of a rule file.
-type published struct {
-	File        string               `json:"file"`
-	Version     *control.Version     `json:"version"`
-	Publication *control.Publication `json:"publication"` // null: it was in force already, or it was kept as a draft
-	Unchanged   bool                 `json:"unchanged"`
-}
-
-func showPublished(w io.Writer, all []published) {
-	for _, p := range all {
-		switch {
-		case p.Unchanged:
-			fmt.Fprintf(w, "%s: version %d is in force already\n", plain(p.Version.Domain), p.Version.Version)
-		case p.Publication == nil:
-			fmt.Fprintf(w, "%s: version %d is kept, and not published\n", plain(p.Version.Domain), p.Version.Version)
-		default:
-			fmt.Fprintf(w, "%s: version %d is in force (publication %d)\n", plain(p.Version.Domain), p.Version.Version, p.Publication.Publication)
-		}
-	}
-}
-
-func newRulesPublish() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "publish FILE...", Short: "Publish rule files: each becomes a version of its domain", Example: "  spillway rules publish examples/rules/shop.yaml --note \"more for partners\"",
-		Args: between(1, many), ValidArgsFunction: ruleFiles,
-		Long: `publish sends rule files to a control, which compiles each as a sidecar does, keeps it as a version of its domain, and puts it into force. A file that
-does not compile is refused whole, with all its problems. Where another publishes meanwhile, the command fails.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []ruleText
-			for _, path := range args {
-				file, err := readRules(path)
-				if err != nil {
-					return err
-				}
-				all = append(all, file)
-			}
-			return publishAll(cmd, all, false)
-		},
-	}
-	addControl(cmd)
-	addLock(cmd)
-	cmd.Flags().Lookup("if-match").Usage = "number of the publication that has to be in force; 0: the one that is"
-	cmd.Flags().String("note", "", "why, for the audit")
-	cmd.Flags().Bool("draft", false, "keep the version, and do not publish it")
-	must(cmd.Flags().MarkHidden("domain")) // the file names it
-	return cmd
-}
-
-// publishAll publishes files one after the other, and prints what became of them, also where one fails.
-func publishAll(cmd *cobra.Command, files []ruleText, skip bool) error {
-	var all []published
-	var failed error
-	for _, file := range files {
-		p, err := publishFile(cmd, file, skip)
+// ruleTexts reads rule files. Where there are several, it fails if one of them could not be published.
+func ruleTexts(paths []string) ([]ruleText, error) {
+	var names []string
+	for _, path := range paths {
+		files, err := yamlFiles(path)
 		if err != nil {
-			failed = fmt.Errorf("%s: %w", file.path, err)
-			break
+			return nil, err
 		}
-		all = append(all, p)
+		names = append(names, files...)
 	}
-	return errors.Join(put(cmd, all, showPublished), failed)
-}
-
-// publishFile sends one file, unless it is to be skipped where it is in force already.
-func publishFile(cmd *cobra.Command, file ruleText, skip bool) (published, error) {
-	p, now, err := inForce(cmd, file.domain)
-	if err != nil {
-		return published{}, err
-	}
-	if skip && p.Version > 0 {
-		v, err := textOf(cmd, file.domain, p.Version)
+	if len(names) > 1 {
+		_, err := whatif.Read(rules.FilesConfig{}, names...)
 		if err != nil {
-			return published{}, err
+			return nil, err
 		}
-		if v.Text == file.text {
-			return published{File: file.path, Version: &v.Version, Unchanged: true}, nil
-		}
-	}
-	draft, _ := cmd.Flags().GetBool("draft")
-	body := map[string]any{"text": file.text, "publish": !draft}
-	if note := cmd.Flag("note").Value.String(); note != "" {
-		body["note"] = note
-	}
-	got, err := askControl(cmd, http.MethodPost, place(file.domain, "versions"), body, nil, lockOf(cmd, now)...)
-	if err != nil {
-		return published{}, err
-	}
-	var added control.VersionAdded
-	err = got.read(&added)
-	return published{File: file.path, Version: added.Version, Publication: added.Publication}, err
-}
-
-func newRulesImport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "import PATH...", Short: "Publish all rule files of folders that are not in force yet", Example: "  spillway rules import examples/rules --note \"from the repository\"",
-		Args: between(1, many), ValidArgsFunction: ruleFiles,
-		Long: `import takes rule files, and all rule files of folders, and publishes those that differ from
-what is in force. All are checked first: where one does not compile, nothing is published.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := filesOf(args)
-			if err != nil {
-				return err
-			}
-			return publishAll(cmd, files, true)
-		},
-	}
-	addControl(cmd)
-	addLock(cmd)
-	cmd.Flags().String("note", "", "why, for the audit")
-	must(cmd.Flags().MarkHidden("domain")) // the files name them
-	must(cmd.Flags().MarkHidden("if-match"))
-	return cmd
-}
-
-// filesOf reads rule files and those of folders, and fails where one of them could not be published.
-func filesOf(paths []string) ([]ruleText, error) {
-	names, err := namesOf(paths)
-	if err == nil {
-		_, err = trial.Read(rules.FilesConfig{}, names...)
-	}
-	if err != nil {
-		return nil, err
 	}
 	var all []ruleText
-	var wrong []descriptors.Problem
+	var wrong []rules.Problem
 	for _, name := range names {
 		file, err := readRules(name)
 		if err != nil {
 			return nil, err
 		}
-		load := rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: file.domain, Hash: rules.HashText(file.text), Text: file.text})
+		all = append(all, file)
+		if len(names) == 1 {
+			break
+		}
+		load := rules.CheckPublished(rules.FilesConfig{}, rules.Document{
+			Domain: file.domain, Hash: rules.HashText(file.text), Text: file.text,
+		})
 		if load.Rejected() {
 			wrong = append(wrong, load.Problems...)
 		}
-		all = append(all, file)
 	}
 	if len(wrong) > 0 {
-		return nil, &trial.Unloadable{Load: rules.Load{Problems: wrong}}
+		return nil, &whatif.Unloadable{Load: rules.Load{Problems: wrong}}
 	}
 	return all, nil
 }
 
-// namesOf are the files of paths, of folders those with rules.
-func namesOf(paths []string) (all []string, err error) {
-	for _, path := range paths {
-		entries, err := os.ReadDir(path)
-		if err != nil { // it is a file, or reading it says what is wrong
-			all = append(all, path)
-			continue
-		}
-		before := len(all)
-		for _, e := range entries {
-			if !e.IsDir() && yamlFile(e.Name()) {
-				all = append(all, filepath.Join(path, e.Name()))
-			}
-		}
-		if len(all) == before {
-			return nil, fmt.Errorf("there is no rule file in %s", path)
-		}
+// publishRules publishes files one after the other, and prints what became of them, also where one fails.
+func publishRules(s *session, args []string) {
+	asks := isTerminal(s.cmd.InOrStdin()) && isTerminal(s.cmd.ErrOrStderr())
+	if !asks && !s.is("yes") && !s.is("draft") {
+		s.fail(errors.New("--yes is missing: without a terminal the command cannot ask; --draft only keeps"))
+		return
 	}
-	return all, nil
+	files, err := ruleTexts(args)
+	if s.failed(err) {
+		return
+	}
+	all := []object{}
+	for _, file := range files {
+		done := s.publishFile(file)
+		if s.err != nil {
+			s.err = fmt.Errorf("%s: %w", file.path, s.err)
+			break
+		}
+		all = append(all, done)
+	}
+	s.fail(s.value(all, func() {
+		for _, done := range all {
+			s.line("%s", publishedWords(done))
+		}
+	}))
 }
 
-func newRulesExport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "export [VERSION]", Short: "Print or write rule files as they were published", Example: "  spillway rules export --domain shop >shop.yaml\n  spillway rules export --to rules/", Args: between(0, 1),
-		Long: `export prints the rule file of the version that is in force, or of the one that is named, byte for byte.
-With --to it writes the file of each domain that is in force into a folder, named after the domain; import reads them
-again.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if to := cmd.Flag("to").Value.String(); to != "" {
-				return exportTo(cmd, to, args)
-			}
-			v, err := versionOf(cmd, args)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), v.Text)
-			return err
-		},
+func publishedWords(done object) string {
+	v := inner(done, "version")
+	version := fmt.Sprintf("%s: version %d is ", plain(text(v, "domain")), whole(v, "version"))
+	switch {
+	case isTrue(done, "unchanged"):
+		return version + "in force already"
+	case inner(done, "publication") == nil:
+		return version + "kept, and not published"
 	}
-	addControl(cmd)
-	cmd.Flags().String("to", "", "write files into this folder, which is made where it is missing")
-	return cmd
+	return inForceWords(inner(done, "publication"))
 }
 
-// exportTo writes the rule files of all domains in force, or of the one that is named, or a version of that one.
-func exportTo(cmd *cobra.Command, folder string, args []string) error {
-	only := cmd.Flag("domain").Value.String()
-	if len(args) > 0 && only == "" {
-		return errors.New("a version is of one domain: --domain is missing")
-	}
-	err := os.MkdirAll(folder, 0o755)
-	if err != nil {
-		return err
-	}
-	if only != "" {
-		v, err := versionOf(cmd, args)
-		if err != nil {
-			return err
-		}
-		return exportOne(cmd, folder, only, v.Version.Version)
-	}
-	all, err := domainsOf(cmd)
-	for _, p := range all {
-		if p.Version > 0 && err == nil {
-			err = exportOne(cmd, folder, p.Domain, p.Version)
+// publishFile keeps a file as a version and, unless it is a draft, puts it into force.
+func (s *session) publishFile(file ruleText) object {
+	now := s.inForce(file.domain)
+	from := whole(now.object, "version")
+	if from > 0 {
+		v := s.textOf(file.domain, from)
+		if text(v, "text") == file.text {
+			delete(v, "text")
+			return object{"file": file.path, "version": v, "publication": nil, "unchanged": true}
 		}
 	}
-	return err
+	body := object{"text": file.text, "publish": false}
+	if note := s.flag("note"); note != "" {
+		body["note"] = note
+	}
+	done := s.ask(http.MethodPost, below(file.domain, "versions"), body, nil).object
+	if s.err != nil {
+		return nil
+	}
+	done["file"], done["unchanged"] = file.path, false
+	to := whole(done, "version.version")
+	if s.confirmed(file.domain, from, to) {
+		done["publication"] = s.putInForce(file.domain, to, now)
+	}
+	return done
 }
 
-// exportOne writes the rule file of a version.
-func exportOne(cmd *cobra.Command, folder, domain string, version int64) error {
-	v, err := textOf(cmd, domain, version)
-	name := filepath.Join(folder, url.PathEscape(domain)+".yaml")
-	if err == nil {
-		err = os.WriteFile(name, []byte(v.Text), 0o644)
+// confirmed prints what a publication changes for whom, and reports whether it is wanted.
+func (s *session) confirmed(domain string, from, to int64) bool {
+	if s.is("draft") {
+		return false
 	}
-	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: version %d of %s\n", name, version, plain(domain))
+	out := cleaned{to: s.cmd.ErrOrStderr()}
+	if from > 0 {
+		s.diff(domain, from, to).WriteText(out)
 	}
-	return err
+	if s.err != nil || s.is("yes") {
+		return s.err == nil
+	}
+	fmt.Fprintf(out, "publish version %d of %s? [y/N] ", to, plain(domain))
+	reply, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
+	s.fail(err)
+	return strings.EqualFold(strings.TrimSpace(reply), "y")
 }

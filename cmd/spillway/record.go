@@ -1,170 +1,224 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/spillway-mesh/spillway/control"
 )
 
-// newUsageOfControl makes the commands about what clients used, by the record of a control.
-func newUsageOfControl() []*cobra.Command { return []*cobra.Command{newUsageShow(), newUsageList()} }
-
-// identityFlags name an identity of the record.
-var identityFlags = [][2]string{
-	{"user", "a user"},
-	{"api-key", "id of an API key of requests without a user"},
-	{"tenant", "name of a tenant of requests without a user and an API key"},
-	{"identity", "an identity as the record names it"},
+// timeOptions bound a time.
+var timeOptions = []option{
+	{"from", "time such as 2026-11-30T12:00:00Z, or a day; default: a day before --to", nil},
+	{"to", "likewise; default: now", nil},
 }
 
-// timeFlags bound a time.
-var timeFlags = [][2]string{
-	{"from", "time such as 2026-11-30T12:00:00Z, or a day; default: a day before --to"},
-	{"to", "likewise; default: now"},
+// clientOptions name an identity of the record.
+var clientOptions = []option{
+	{"user", "a user", nil}, {"api-key", "id of an API key of requests without a user", nil},
+	{"tenant", "name of a tenant of requests without a user and an API key", nil},
+	{"identity", "an identity as the record names it", nil},
 }
 
-func addTexts(cmd *cobra.Command, flags ...[2]string) {
-	for _, f := range flags {
-		cmd.Flags().String(f[0], "", f[1])
-	}
-}
-
-// asked are the parameters of flags that are given. They have the names of the flags.
-func asked(cmd *cobra.Command, flags ...[2]string) url.Values {
-	params := url.Values{}
-	for _, f := range flags {
-		if value := cmd.Flag(f[0]).Value.String(); value != "" {
-			params.Set(strings.ReplaceAll(f[0], "-", "_"), value)
-		}
-	}
-	return params
-}
-
-func newUsageShow() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "show USER", Short: "Show what a user used today and this month, against its quotas", Example: "  spillway usage show ann --domain shop", Args: between(1, 1),
-		Long: `It shows what a user used today and this month, and what is left of its quotas, by the record of a
-control. It is exact, and a few seconds old.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			domain, err := domainOf(cmd)
-			if err != nil {
-				return err
-			}
-			var u control.UserUsage
-			err = find(cmd, place(domain, "users", args[0], "usage"), fmt.Sprintf("user %q in the domain %q", args[0], domain), &u)
-			if err != nil {
-				return err
-			}
-			return put(cmd, u, showUserUsage)
+func newUsage() *noun {
+	return &noun{
+		name: "usage", about: "What clients used, by the record of a control", api: controlAPI, path: "users",
+		items: "users", prefix: true,
+		filters: slices.Concat(clientOptions, timeOptions, []option{
+			{"rule", "a rule: what it was charged, or for a whole domain what it decided; default: requests", nil},
+			{"step", "minute, hour or day; default: hour", nil},
+		}),
+		verbs: []verb{
+			{use: "show USER", short: "Show what a user used today and this month, against its quotas", run: showUsage,
+				example: "show ann --domain shop",
+				long: `Show what a user used today and this month, and what is left of its quotas, by the record of a
+control. It is exact, and a few seconds old.`},
+			{use: "list", short: "List what an identity or a whole domain used, by time", run: listUsage,
+				example: "list --user ann --from 2026-11-01 --step day",
+				long: `List usage by time, by the record of a control; without an identity that of the whole domain.
+Usage is exact, and a few seconds old.`},
 		},
 	}
-	addControl(cmd)
-	return cmd
 }
 
-// showUserUsage prints usage against quotas.
-func showUserUsage(w io.Writer, u control.UserUsage) {
-	fmt.Fprintf(w, "%s in %s, by days of %s\n", plain(u.User), plain(u.Domain), plain(u.Timezone))
-	t := newTable(w, "PERIOD", "ADMITTED", "REFUSED", "COST", "QUOTA", "LEFT", "ENDS")
-	t.row("today", u.Today.Admitted, u.Today.Refused, u.Today.Cost, either(fmt.Sprint(orEmpty(u.Today.Quota)), "none"), orEmpty(u.Today.Left), instant(u.Today.To))
-	t.row("this month", u.Month.Admitted, u.Month.Refused, u.Month.Cost, either(fmt.Sprint(orEmpty(u.Month.Quota)), "none"), orEmpty(u.Month.Left), instant(u.Month.To))
-	t.end()
-	showLatency(w, "today", u.Today.Latency)
-	showLatency(w, "this month", u.Month.Latency)
+func showUsage(s *session, args []string) {
+	o := s.find(s.path(args[0], "usage"), nil, "there is no user %q in the domain %q", args[0], s.domain)
+	s.print(o, func() {
+		s.line("%s in %s, by days of %s", plain(text(o, "user")), plain(text(o, "domain")), plain(text(o, "timezone")))
+		today, month := inner(o, "today"), inner(o, "month")
+		rows := []object{{"period": "today", "of": today}, {"period": "this month", "of": month}}
+		s.table(rows,
+			columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota:orNone |
+			LEFT of.left | ENDS of.to:when`))
+		s.showLatency("today", inner(today, "latency"))
+		s.showLatency("this month", inner(month, "latency"))
+	})
 }
 
 // showLatency prints how long decisions took, where that is known.
-func showLatency(w io.Writer, when string, l *control.Latencies) {
-	if l != nil && l.P50 != nil && l.P95 != nil && l.P99 != nil {
-		fmt.Fprintf(w, "decisions %s took p50 %.3g ms, p95 %.3g ms, p99 %.3g ms, by %s\n", when, *l.P50, *l.P95, *l.P99, counted(int(l.Samples), "event", "events"))
+func (s *session) showLatency(period string, l object) {
+	if l["p50"] == nil || l["p95"] == nil || l["p99"] == nil {
+		return
+	}
+	s.line("decisions %s took p50 %s, p95 %s, p99 %s, by %s", period, milliseconds(l, "p50"), milliseconds(l, "p95"),
+		milliseconds(l, "p99"), counted(int(whole(l, "samples")), "event"))
+}
+
+func milliseconds(l object, field string) string {
+	n, _ := strconv.ParseFloat(text(l, field), 64)
+	return fmt.Sprintf("%.3g ms", n)
+}
+
+func listUsage(s *session, _ []string) {
+	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
+	s.print(o, func() {
+		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(cmp.Or(text(o, "identity"), text(o,
+			"domain"))),
+			when(o["from"]), when(o["to"]), text(o, "admitted"), text(o, "cost"), text(o, "refused"))
+		s.table(objects(o, "points"), columns("AT at:when | OUTCOME outcome state | REQUESTS requests | COST cost"))
+		s.showLatency("of this time", inner(o, "latency"))
+	})
+}
+
+func newEvents() *noun {
+	return &noun{
+		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others",
+		api: controlAPI, path: "events", next: "cursor=next",
+		columns: columns(`AT at:when | OUTCOME outcome state | IDENTITY identity | REQUEST :requestWords | RULE rule |
+			COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
+		filters: slices.Concat(clientOptions, timeOptions, []option{
+			{"outcome", "such as refused, blocked or allowed", nil}, {"rule", "name of the rule that decided", nil},
+			{"ip", "an address", nil}, {"method", "a method", nil}, {"endpoint", "an endpoint", nil},
+			{"key", "what an API key begins with", nil},
+		}),
+		verbs: []verb{{use: "list", short: "List requests, the newest first", run: listEvents,
+			flags: func(cmd *cobra.Command) {
+				cmd.Flags().BoolP("follow", "f", false, "print refusals of a sidecar as they happen, until Ctrl-C")
+			},
+			example: "list --outcome refused\nlist --user ann --from 2026-11-01\nlist -f",
+			long: `List who asked for what, when, and which rule decided, the newest first, by the record of a
+control. With -f a sidecar is asked for its refusals, as they happen.`}},
 	}
 }
 
-func newUsageList() *cobra.Command {
-	flags := append(append([][2]string{}, identityFlags...), timeFlags...)
-	flags = append(flags, [2]string{"rule", "name of a rule: what it was charged, or for a whole domain what it decided; without it whole requests"},
-		[2]string{"step", "minute, hour or day; default: hour"})
-	cmd := &cobra.Command{
-		Use: "list", Short: "List what an identity or a whole domain used, by time", Example: "  spillway usage list --user ann --from 2026-11-01 --step day", Args: between(0, 0),
-		Long: `It lists usage by time, by the record of a control; without an identity that of the whole domain. Usage
-is exact, and a few seconds old.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			domain, err := domainOf(cmd)
-			if err != nil {
-				return err
-			}
-			now, err := askControl(cmd, http.MethodGet, place(domain, "usage"), nil, asked(cmd, flags...))
-			var u control.Usage
-			if err == nil {
-				err = now.read(&u)
-			}
-			if err != nil {
-				return err
-			}
-			return put(cmd, u, showUsed)
+func requestWords(e object) string {
+	return strings.TrimSpace(text(e, "method") + " " + text(e, "endpoint"))
+}
+
+func listEvents(s *session, _ []string) {
+	if !s.is("follow") {
+		listNoun(s, nil)
+		return
+	}
+	for _, o := range s.noun.filters {
+		if s.given(o.flag) {
+			s.fail(fmt.Errorf("--%s is for the record of a control: leave it out with -f", o.flag))
+		}
+	}
+	s.turn(sidecarAPI)
+	s.follow()
+}
+
+func newAudit() *noun {
+	return &noun{
+		name: "audit", about: "Who changed what on a control", api: controlAPI, path: "/v1/audit", items: "entries",
+		next: "before=id",
+		columns: columns(`AT at:when | WHO who | ACTION action | KIND kind | NAME name | CHANGE :changeWords |
+			DOMAIN domain | FROM address wide`),
+		filters: []option{{"kind", "changes of one kind alone", nil}, {"name", "changes of what has this name", nil}},
+		verbs: []verb{{use: "list", short: "List changes, the newest first",
+			example: "list --domain shop --kind user --name ann",
+			run: func(s *session, _ []string) {
+				s.rows(s.pages(s.path(), s.withDomain(s.parameters(s.noun.filters))))
+			},
+			long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds
+are rules, tier, user, key, tenant, ip and api_key.`}},
+	}
+}
+
+// everyChange are fields that each change has, or that columns of the list show.
+var everyChange = []string{
+	"domain", "name", "kind", "id", "revision", "updated_at", "updated_by", "created_at", "created_by", "published_at",
+	"published_by", "hash",
+}
+
+const changeMost = 160 // characters
+
+// changeWords is what differs between the two states of a change.
+func changeWords(entry object) string {
+	before, after := inner(entry, "before"), inner(entry, "after")
+	names := slices.Collect(maps.Keys(before))
+	names = append(names, slices.Collect(maps.Keys(after))...)
+	slices.Sort(names)
+	var parts []string
+	for _, name := range slices.Compact(names) {
+		was, is := changeValue(before[name]), changeValue(after[name])
+		if was != is && !slices.Contains(everyChange, name) {
+			parts = append(parts, fmt.Sprintf("%s: %s → %s", name, cmp.Or(was, "none"), cmp.Or(is, "none")))
+		}
+	}
+	return cut(strings.Join(parts, ", "), changeMost)
+}
+
+// changeValue is a value as text, empty for one that is missing or empty.
+func changeValue(value any) string {
+	if list, is := value.([]any); is && len(list) > 0 {
+		if _, is := list[0].(object); is {
+			return limits(value)
+		}
+	}
+	all := words(value)
+	if all == "0" || all == "{}" {
+		return ""
+	}
+	return all
+}
+
+func newReports() *noun {
+	options := []option{
+		{"user", "a user", nil}, {"rule", "name of a rule", nil},
+		{"since", "how far back, such as 90m, 24h or 7d, in place of the report's own", nil},
+		{"limit", "how many rows at most; default: 20", nil},
+	}
+	return &noun{
+		name: "reports", one: "report", about: "Ready questions about the record of a control", api: controlAPI,
+		path: "/v1/questions", items: "questions",
+		columns: columns("NAME name | TITLE title | SINCE since | PARAMETERS parameters wide"),
+		verbs: []verb{
+			{use: "list", short: "List the reports"},
+			{use: "show REPORT",
+				short:   "Show who was refused, where and why, who changed a rule, and what a user has used",
+				run:     func(s *session, args []string) { s.report(args[0], s.parameters(options)) },
+				flags:   func(cmd *cobra.Command) { addOptions(cmd, options) },
+				example: "show violations --domain shop\nshow refusals --user ann --since 7d",
+				long:    "Show a report of spillway reports list. docs/explain/usage-and-events.md explains them."},
 		},
 	}
-	addControl(cmd)
-	addTexts(cmd, flags...)
-	return cmd
 }
 
-// showUsed prints usage by time.
-func showUsed(w io.Writer, u control.Usage) {
-	fmt.Fprintf(w, "%s from %s to %s: %d admitted with the cost %d, %d refused\n", plain(either(u.Identity, u.Domain)), instant(u.From), instant(u.To), u.Admitted, u.Cost, u.Refused)
-	t := newTable(w, "AT", "OUTCOME", "REQUESTS", "COST")
-	for _, p := range u.Points {
-		t.row(instant(p.At), p.Outcome, p.Requests, p.Cost)
-	}
-	t.end()
-	showLatency(w, "of this time", u.Latency)
-}
-
-func newEvents() *cobra.Command {
-	return group("events", "List single requests that a control has on record",
-		"events shows single requests: all that were refused, and samples of the others.", newEventsList())
-}
-
-func newEventsList() *cobra.Command {
-	flags := append(append([][2]string{}, identityFlags...), timeFlags...)
-	flags = append(flags, [2]string{"outcome", "such as refused, blocked or allowed"}, [2]string{"rule", "name of the rule that decided"},
-		[2]string{"ip", "an address"}, [2]string{"method", "a method"}, [2]string{"endpoint", "an endpoint"}, [2]string{"key", "what an API key begins with"})
-	cmd := &cobra.Command{
-		Use: "list", Short: "List requests, the newest first", Example: "  spillway events list --outcome refused\n  spillway events list --user ann --from 2026-11-01", Args: between(0, 0),
-		Long: `It lists who asked for what, when, and which rule decided, the newest first.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			domain, err := domainOf(cmd)
-			if err != nil {
-				return err
-			}
-			next := ""
-			all, err := pages(cmd, place(domain, "events"), asked(cmd, flags...), func(l *control.EventList) []control.Event {
-				next = l.Next
-				return l.Events
-			}, func(params url.Values, _ *control.Event) { params.Set("cursor", next) })
-			if err != nil {
-				return err
-			}
-			return put(cmd, control.EventList{Events: all}, showEvents)
-		},
-	}
-	addControl(cmd)
-	addTexts(cmd, flags...)
-	cmd.Flags().Int("limit", 100, "how many")
-	return cmd
-}
-
-func showEvents(w io.Writer, list control.EventList) {
-	t := newTable(w, "AT", "OUTCOME", "IDENTITY", "REQUEST", "RULE", "COUNT", "LIMIT", "STATUS", "API KEY", "IP", "SIDECAR")
-	for i := range list.Events {
-		e := &list.Events[i]
-		t.row(instant(e.At), e.Outcome, e.Identity, strings.TrimSpace(e.Method+" "+e.Endpoint), e.Rule, e.Count, e.CountLimit, e.Status, e.APIKey, e.IP, e.Sidecar)
-	}
-	t.end()
+// report prints a report. Its answer names its columns.
+func (s *session) report(name string, params url.Values) {
+	o := s.find(s.below("questions", name), params, "the report %q is unknown: spillway reports list shows them", name)
+	s.print(o, func() {
+		if since := when(o["since"]); since != "" {
+			s.line("%s, since %s", plain(text(o, "question")), since)
+		}
+		rows := objects(o, "rows")
+		if len(rows) == 0 {
+			s.line("no rows")
+			return
+		}
+		var all []column
+		list, _ := o["columns"].([]any)
+		for _, name := range list {
+			heading := strings.ToUpper(strings.ReplaceAll(words(name), "_", " "))
+			all = append(all, column{heading: plain(heading), field: words(name), format: when})
+		}
+		s.table(rows, all)
+	})
 }

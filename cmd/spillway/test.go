@@ -2,13 +2,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/ruletest"
+	"github.com/spillway-mesh/spillway/whatif/ruletest"
 )
 
 // tested is what came of all files, for programs.
@@ -23,38 +20,32 @@ func newTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test FILE|FOLDER...", Short: "Run tests of rules",
 		Long: `test runs files of rule tests: requests at instants, and what each must get. It decides them as a
-sidecar does, on a virtual clock: a test of a whole day takes no time.
-docs/guides/test-rules.md explains the files. A folder is its .yaml and .yml files.
-
-It exits with 1 if a test fails.`,
+sidecar does, on a virtual clock: a test of a whole day takes no time. docs/guides/test-rules.md explains the files. A
+folder is its .yaml and .yml files.`,
 		Example: "  spillway test examples/rules/tests",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: printing(func(_ *cobra.Command, out *printer, args []string) error {
 			all, err := runTests(args)
-			if err != nil {
-				return err
+			if err == nil {
+				err = all.print(out, verbose)
 			}
-			err = all.print(cmd, format, verbose)
 			if err == nil && all.Failed > 0 {
 				err = exit(exitFound)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also list the tests that pass")
 	return cmd
 }
 
-// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no result.
+// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no
+// result.
 func runTests(paths []string) (*tested, error) {
 	all := &tested{}
 	var wrong []error
 	for _, path := range paths {
-		names, err := testFiles(path)
+		names, err := yamlFiles(path)
 		if err != nil {
 			wrong = append(wrong, err)
 		}
@@ -84,34 +75,11 @@ func (t *tested) run(name string) error {
 	return nil
 }
 
-// testFiles are the files that a path names: itself, or those in it.
-func testFiles(path string) (names []string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	entries, err := os.ReadDir(path)
-	for _, e := range entries {
-		if !e.IsDir() && yamlFile(e.Name()) {
-			names = append(names, filepath.Join(path, e.Name()))
+func (t *tested) print(out *printer, verbose bool) error {
+	return out.value(t, func() {
+		for _, f := range t.Files {
+			f.WriteText(out.out, verbose)
 		}
-	}
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("there is no file of tests in %s", path)
-	}
-	return names, err
-}
-
-func (t *tested) print(cmd *cobra.Command, format string, verbose bool) error {
-	if format == "json" {
-		return printJSON(cmd.OutOrStdout(), t)
-	}
-	for _, f := range t.Files {
-		f.WriteText(cmd.OutOrStdout(), verbose)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s passed, %d failed in %s\n", count(t.Passed, "test"), t.Failed, count(len(t.Files), "file"))
-	return nil
+		out.line("%s passed, %d failed in %s", counted(t.Passed, "test"), t.Failed, counted(len(t.Files), "file"))
+	})
 }

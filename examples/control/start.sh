@@ -48,9 +48,9 @@ start redis redis-server --port "$redis_port" --bind 127.0.0.1 --save '' --appen
 wait_for PostgreSQL "$postgres/pg_isready" -h 127.0.0.1 -p "$postgres_port" -U spillway -d postgres
 export REDIS_URL=127.0.0.1:$redis_port SPILLWAY_CONTROL=http://127.0.0.1:$control_port
 CONTROL_LISTEN=127.0.0.1:$control_port CONTROL_DATABASE_URL="postgres://spillway@127.0.0.1:$postgres_port/postgres?sslmode=disable" \
-  start control "$bin/spillway" control --migrate
+  start control "$bin/spillway" control serve --migrate
 wait_for control curl -fsS "$SPILLWAY_CONTROL/readyz"
-"$bin/spillway" rules publish examples/rules/authz.yaml --note 'the example'
+"$bin/spillway" rules publish examples/rules/authz.yaml --note 'the example' --yes
 for i in 0 1; do
   RULES=redis: RECORD=true PORT=${http_ports[i]} GRPC_PORT=${grpc_ports[i]} DEBUG_PORT=${debug_ports[i]} start "sidecar$i" "$bin/sidecar"
 done

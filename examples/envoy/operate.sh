@@ -51,42 +51,42 @@ question() { printf '\n== %s\n' "$1"; }
 
 # restore: alice without a block, and with the limits of the rules.
 restore() {
-  "$spillway" unblock --domain api --user alice >/dev/null
-  "$spillway" tier --domain api --user alice --no-limits >/dev/null
+  "$spillway" unblock alice --domain api >/dev/null
+  "$spillway" tier alice none --limit none --domain api >/dev/null
 }
 
 restore
 trap restore EXIT
 echo "Alice gets five requests an hour, and sends eight:"
-ask 0 tier --domain api --user alice --limit 5/1h
-"$spillway" reset --domain api --user alice >/dev/null
+ask 0 tier alice --limit 5/1h --domain api
+"$spillway" reset alice --domain api >/dev/null
 becomes 200
 for _ in $(seq 7); do printf '%s ' "$(status)"; done
 echo
 becomes 429
 
 question "Who is limited now?"
-ask 0 top --fleet --domain api
+ask 0 top --all --domain api
 
 question "Why was this request refused?"
 ask 1 explain /authz --domain api --peer 127.0.0.1 --header "x-api-key=$key" --header x-forwarded-for=127.0.0.1
 
 question "What has this user left?"
-ask 0 usage --domain api --user alice
+ask 0 counters list alice --domain api
 
 question "Let them through."
-ask 0 reset --domain api --user alice
+ask 0 reset alice --domain api
 becomes 200
 
 question "Block that one."
-ask 0 block --domain api --user alice --for 1h --reason "Call us."
+ask 0 block alice --domain api --for 1h --reason "Call us."
 becomes 403
-ask 0 unblock --domain api --user alice
+ask 0 unblock alice --domain api
 becomes 200
 
 question "Which rules does each sidecar run? Does one of them work worse than it should?"
-ask 0 fleet
-ask 0 rules --domain api
+ask 0 sidecars list
+ask 0 rules show --domain api
 
 question "What would a lower limit have done yesterday?"
 ask 0 replay --rules examples/replay/before.yaml --against examples/replay/after.yaml --user user examples/replay/access.log

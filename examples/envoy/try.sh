@@ -18,13 +18,13 @@ answer() {
 
 # knock PATH HEADER: sends requests until one is refused.
 knock() {
-  local path=$1 header=$2 got='' first wait
+  local path=$1 header=$2 got='' seen first wait
   echo
   echo "GET http://$envoy$path with $header"
-  first=$(status "$path" "$header")
+  seen=$(answer "$path" "$header")
+  first=$(awk '$1 ~ /^HTTP/ {print $2}' <<<"$seen")
   if [ "$first" = 429 ]; then
-    wait=$(answer "$path" "$header" | awk 'tolower($1) == "retry-after:" {print $2}')
-    wait=${wait:-0} # a token came in between
+    wait=$(awk 'tolower($1) == "retry-after:" {print $2}' <<<"$seen")
     echo "  spent by an earlier run: waiting $wait s, as retry-after says"
     sleep "$wait"
     first=$(status "$path" "$header")

@@ -16,12 +16,13 @@ const askAgain = int64(time.Second)
 
 // Stats is what Denials count.
 type Stats struct {
-	Entries   int64 // counters remembered now
-	Bytes     int64 // memory that they take, estimated from above
-	Hits      int64 // charges answered here
-	Misses    int64 // charges that were not, of requests that came to Known
-	Questions int64 // charges that were known to be refused, and asked about again
-	Drops     int64 // counters forgotten before their time, because there was no room
+	Entries int64 `metric:"denial_cache_entries" compat:"localcache.entryCount,gauge" help:"Spent counters remembered."`
+	Bytes   int64 `metric:"denial_cache_bytes" help:"Memory that the remembered counters take, estimated from above."`
+	Hits    int64 `metric:"denial_cache_hits_total" compat:"localcache.hitCount" help:"Charges refused without Redis."`
+	// of requests that came to Known
+	Misses    int64 `compat:"localcache.missCount" help:"Charges that no remembered counter refused."`
+	Questions int64 `metric:"denial_cache_questions_total" help:"Known denials asked about again, once a second each."`
+	Drops     int64 `metric:"denial_cache_drops_total" compat:"localcache.evacuateCount" help:"Denials dropped early."`
 }
 
 // Denials is a cache of refusals. It is safe for concurrent use. The end of a denial is counted from before its

@@ -9,7 +9,7 @@ import (
 )
 
 // instant is a reading of the monotonic clock, in ns since start, and of the wall clock, in ns. The monotonic one
-// stands still while the machine is suspended, the wall clock may be set: of what has passed the longer one counts.
+// stops while the machine is suspended, the wall clock may be set: of what has passed the longer one counts.
 type instant struct{ mono, wall int64 }
 
 func (l *Leases) instant(now time.Time) instant {

@@ -26,14 +26,14 @@ const (
 
 // Stats is what Leases count.
 type Stats struct {
-	Keys      int64 // counters of which tokens are held now
-	Tokens    int64 // that are held now
-	Decisions int64 // charges that were decided here
-	Asks      int64 // requests that lend
-	Granted   int64 // tokens lent
-	Returned  int64 // tokens that went back unspent
-	Expired   int64 // tokens that were neither spent nor returned, as far as is known
-	Drops     int64 // hot counters for which there was no place
+	Keys      int64 `metric:"lease_counters" help:"Counters that tokens are held of."`
+	Tokens    int64 `metric:"lease_tokens" help:"Tokens that are on lease and not spent."`
+	Decisions int64 `metric:"lease_decisions_total" help:"Charges decided by tokens on lease, without asking Redis."`
+	Asks      int64 `metric:"lease_calls_total" help:"Requests that lease tokens; less than the decisions they save."`
+	Granted   int64 `metric:"lease_granted_total" help:"Tokens leased."`
+	Returned  int64 `metric:"lease_returned_total" help:"Tokens returned."`
+	Expired   int64 `metric:"lease_expired_total" help:"Tokens of leases that ended unspent: they count as spent."`
+	Drops     int64 `metric:"lease_drops_total" help:"Hot counters without leases: another one has their place."`
 }
 
 // Leases holds tokens. It is safe for concurrent use.

@@ -59,7 +59,9 @@ func (w *world) join(sidecars int) *sidecar {
 }
 
 func (w *world) after(delay int64, run func()) {
-	at, _ := slices.BinarySearchFunc(w.events, w.now+delay+1, func(e event, at int64) int { return cmp.Compare(e.at, at) })
+	at, _ := slices.BinarySearchFunc(w.events, w.now+delay+1, func(e event, at int64) int {
+		return cmp.Compare(e.at, at)
+	})
 	w.events = slices.Insert(w.events, at, event{w.now + delay, run})
 }
 
@@ -274,7 +276,8 @@ func TestLeasesNeverAdmitMoreThanTheLimit(t *testing.T) {
 
 // TestWhatIsHeldComesBack: one sidecar has it all 100 ms after another one stopped to ask.
 func TestWhatIsHeldComesBack(t *testing.T) {
-	for _, l := range []limit.Limit{bucket(100, 100), window(limit.FixedWindow, 100), window(limit.SlidingWindow, 100)} {
+	for _, l := range []limit.Limit{bucket(100, 100), window(limit.FixedWindow, 100),
+		window(limit.SlidingWindow, 100)} {
 		w := newWorld(1, l, 2)
 		for range 10 {
 			w.sidecars[0].request(1)

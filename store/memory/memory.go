@@ -20,9 +20,9 @@ type Config struct {
 
 // Stats is what a Memory counts.
 type Stats struct {
-	Keys    int64 // counters and cool-downs kept now
-	Bytes   int64 // memory that they take, estimated from above
-	Evicted int64 // of them, forgotten before their time because there was no room
+	Keys    int64 `metric:"memory_keys" help:"Counters kept in memory."`
+	Bytes   int64 `metric:"memory_bytes" help:"Memory that the counters take, estimated from above."`
+	Evicted int64 `metric:"memory_evicted_total" help:"Counters forgotten early, for want of room."`
 }
 
 // Memory is a Counter of this process. It is safe for concurrent use. A counter is dropped when time has given all of

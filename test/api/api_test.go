@@ -1,4 +1,5 @@
-// Package api checks the admin API of a running sidecar, and the API of a control, against the OpenAPI documents that they serve.
+// Package api checks the admin API of a running sidecar, and the API of a control, against the OpenAPI documents that
+// they serve.
 package api
 
 import (
@@ -11,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -40,8 +42,8 @@ const token = "0123456789abcdef0123456789abcdef"
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
-// TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every operation but the
-// stream of events, which does not end.
+// TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every
+// operation but the stream of events, which does not end.
 func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
 	check(t, "http://"+begin(t), "schemathesis.toml", token, "--exclude-path", "/v1/events", "--max-examples", "20")
@@ -50,16 +52,14 @@ func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
 // TestTheControlDoesWhatItsDocumentSays does the same with a control that has something of each kind.
 func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
-	secret, line, err := control.NewToken("admin", "tester")
+	secret, line, err := api.TokenFile.New("admin", "tester")
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
-	err = os.WriteFile(file, []byte(line+"\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
+	must.Do(t, os.WriteFile(file, []byte(line+"\n"), 0o600))
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL,
+		"REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
 	for _, made := range []struct{ method, path, body string }{
 		{"POST", "versions", `{"text": "domain: shop\nrules:\n  - { name: each, scope: user, limit: 20/1h }\n"}`},
 		{"PUT", "tiers/gold", `{"limits": [{"count": 5, "per": "1m"}]}`},
@@ -73,10 +73,7 @@ func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+secret)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.DefaultClient.Do(r))(t)
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusCreated {
 			t.Fatalf("%s %s answers %s", made.method, made.path, answer.Status)
@@ -112,12 +109,10 @@ func begin(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yaml": rules, "tokens": "operate tester " + token + "\n"} {
-		err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+	s := servers.StartSidecar(t, "RULES="+filepath.Join(dir, "rules.yaml"), "REDIS_URL="+servers.StartRedis(t).Addr,
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s",
 		"ADMIN_TOKEN_FILE="+filepath.Join(dir, "tokens"))
 	return s.Debug
 }

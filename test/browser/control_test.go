@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -18,25 +19,16 @@ func controlRules(count int) string {
 	return fmt.Sprintf("domain: shop\nrules:\n  - { name: per-user, scope: user, limit: %d/1h }\n", count)
 }
 
-// tell sends a change to the API of a control, and returns the answer.
-func tell(t *testing.T, control, method, path string, body any, headers ...string) string {
+// call sends a request to the API of a control, and returns the answer.
+func call(t *testing.T, control, method, path string, body any, headers ...string) string {
 	t.Helper()
-	sent, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequest(method, control+path, bytes.NewReader(sent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := must.Get(json.Marshal(body))(t)
+	r := must.Get(http.NewRequest(method, control+path, bytes.NewReader(sent)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close()
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode/100 != 2 {
@@ -45,26 +37,24 @@ func tell(t *testing.T, control, method, path string, body any, headers ...strin
 	return string(got)
 }
 
-// keptToItself checks what browsers are told about the files of the page, and that programs get a list.
+// keptToItself checks the headers of the page's files for browsers, and that programs get a list.
 func keptToItself(t *testing.T, control string) {
 	t.Helper()
-	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*", "/page/page.css": "text/css", "/page/dom.js": "*/*"} {
-		r, err := http.NewRequest("GET", control+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*",
+		"/page/page.css": "text/css", "/page/dom.js": "*/*"} {
+		r := must.Get(http.NewRequest("GET", control+path, http.NoBody))(t)
 		r.Header.Set("Accept", accept)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.DefaultClient.Do(r))(t)
 		answer.Body.Close()
 		policy := answer.Header.Get("Content-Security-Policy")
-		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") ||
+			!strings.Contains(policy, "frame-ancestors 'none'") ||
+			answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("GET %s: %s %v", path, answer.Status, answer.Header)
 		}
 	}
-	if got := tell(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") || strings.Contains(got, "<html") {
+	if got := call(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") ||
+		strings.Contains(got, "<html") {
 		t.Errorf("programs get %s", got)
 	}
 }
@@ -74,17 +64,19 @@ func TestThePageOfTheControl(t *testing.T) {
 	redis := "REDIS_URL=" + servers.StartRedis(t).Addr
 	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, redis)
 	const hostile = `<img src=x onerror="document.title='owned'">`
-	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
-	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
-	tell(t, c.URL, "PUT", "/v1/domains/shop/tiers/gold", map[string]any{"display_name": "Gold"})
+	call(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
+	call(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
+	call(t, c.URL, "PUT", "/v1/domains/shop/tiers/gold", map[string]any{"display_name": "Gold"})
 	for i := range 30 {
-		tell(t, c.URL, "PUT", fmt.Sprintf("/v1/domains/shop/users/user-%02d", i), map[string]any{"quota_month": 1000})
+		call(t, c.URL, "PUT", fmt.Sprintf("/v1/domains/shop/users/user-%02d", i), map[string]any{"quota_month": 1000})
 	}
-	tell(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
-	key := tell(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
+	call(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
+	key := call(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
 
-	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_SILENCE=1s", "STORE_PATIENCE=2s", redis)
-	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
+	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s", redis)
+	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")},
+		browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
 	w.tab = w.browser.Open(t, c.URL+"/")
 	w.tab.Await(t, `document.body.dataset.state === "live"`)
 	t.Run("headers", func(t *testing.T) { keptToItself(t, c.URL) })
@@ -97,7 +89,8 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "confirm-note", "too many")
 		w.click(t, "#confirm-yes")
 		w.tab.Await(t, inside("changed", "Version 1 is in force.")+" && "+inside("tile-version", "version 1"))
-		if got := tell(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") || !strings.Contains(got, `"version": 1`) {
+		if got := call(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") ||
+			!strings.Contains(got, `"version": 1`) {
 			t.Errorf("the page rolled back to %s", got)
 		}
 	})
@@ -111,21 +104,25 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "users-tier", "")
 		w.set(t, "users-prefix", "user-1")
 		w.click(t, "#users-find button")
-		w.tab.Await(t, `document.querySelectorAll("#user-list tbody tr").length === 10 && `+inside("user-list", "1000 a month"))
+		w.tab.Await(t, `document.querySelectorAll("#user-list tbody tr").length === 10 && `+
+			inside("user-list", "1000 a month"))
 	})
 	t.Run("usage", func(t *testing.T) {
 		for range 5 {
 			w.ask(t, "user-11")
 		}
 		servers.Await(t, "usage on record", func() error {
-			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got, `"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
+			if got := call(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got,
+				`"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
 				return errors.New(got)
 			}
 			return nil
 		})
 		w.set(t, "usage-user", "user-11")
 		w.click(t, "#usage-of button")
-		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && `+inside("usage-note", "ms, by 5 events.")+` && document.querySelector("#usage-chart path.o-allowed").getAttribute("d") !== ""`)
+		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && `+
+			inside("usage-note", "ms, by 5 events.")+` && document.querySelector("#usage-chart `+
+			`path.o-allowed").getAttribute("d") !== ""`)
 		w.click(t, "input[name=span][value=month]")
 		w.tab.Await(t, inside("usage-chart", "30 days ago"))
 		w.click(t, "#users-find button")
@@ -133,9 +130,7 @@ func TestThePageOfTheControl(t *testing.T) {
 	})
 	t.Run("keys", func(t *testing.T) {
 		var made struct{ Prefix, Secret string }
-		if err := json.Unmarshal([]byte(key), &made); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(key), &made))
 		w.tab.Await(t, inside("key-list", made.Prefix))
 		w.click(t, "[data-revoke='zoe-1']")
 		w.tab.Await(t, inside("confirm-what", "zoe"))

@@ -17,6 +17,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -43,17 +44,15 @@ type world struct {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	err := os.WriteFile(path, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // sidecar starts a sidecar with rules and settings.
 func sidecar(t *testing.T, rules string, environ ...string) *servers.Sidecar {
 	t.Helper()
-	return servers.StartSidecar(t, append([]string{"RULES=" + write(t, "rules.yaml", rules), "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}, environ...)...)
+	return servers.StartSidecar(t, append([]string{"RULES=" + write(t, "rules.yaml", rules), "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s"}, environ...)...)
 }
 
 // watch opens the page of a sidecar, and waits until it shows numbers and refusals.
@@ -68,10 +67,7 @@ func watch(t *testing.T, s *servers.Sidecar) *world {
 // dial connects to the rate limit service of a sidecar.
 func dial(t *testing.T, address string) ratelimitv3.RateLimitServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	return ratelimitv3.NewRateLimitServiceClient(conn)
 }
@@ -81,12 +77,10 @@ func (w *world) ask(t *testing.T, user string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	answer, err := w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}},
+		}}))(t)
 	return answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 }
 
@@ -114,7 +108,9 @@ func text(s string) string {
 func (w *world) set(t *testing.T, id, value string) {
 	t.Helper()
 	var done bool
-	w.tab.Evaluate(t, fmt.Sprintf(`(() => { const f = document.getElementById(%s); f.value = %s; f.dispatchEvent(new Event("input", {bubbles: true})); f.dispatchEvent(new Event("change", {bubbles: true})); return f.value === %[2]s; })()`,
+	w.tab.Evaluate(t, fmt.Sprintf(`(() => { const f = document.getElementById(%s); f.value = %s; `+
+		`f.dispatchEvent(new Event("input", {bubbles: true})); f.dispatchEvent(new Event("change", {bubbles: `+
+		`true})); return f.value === %[2]s; })()`,
 		text(id), text(value)), &done)
 	if !done {
 		t.Fatalf("%s cannot be %q", id, value)
@@ -125,7 +121,8 @@ func (w *world) set(t *testing.T, id, value string) {
 func (w *world) click(t *testing.T, selector string) {
 	t.Helper()
 	var done bool
-	w.tab.Evaluate(t, fmt.Sprintf(`(() => { const f = document.querySelector(%s); f?.click(); return Boolean(f); })()`, text(selector)), &done)
+	w.tab.Evaluate(t, fmt.Sprintf(`(() => { const f = document.querySelector(%s); f?.click(); return Boolean(f); })()`,
+		text(selector)), &done)
 	if !done {
 		t.Fatalf("there is no %s", selector)
 	}
@@ -142,10 +139,7 @@ func (w *world) own(t *testing.T) {
 	requests := w.browser.Events("Network.requestWillBeSent")
 	for _, e := range requests {
 		var sent struct{ Request struct{ URL string } }
-		err := json.Unmarshal(e.Params, &sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Params, &sent))
 		at, err := url.Parse(sent.Request.URL)
 		if err != nil || at.Scheme != "data" && at.Host != w.Debug {
 			t.Errorf("the page asks for %s", sent.Request.URL)
@@ -171,8 +165,10 @@ func TestPageShowsWhatIsRefused(t *testing.T) {
 		Rules, Images int
 		Seen          float64
 	}
-	w.tab.Evaluate(t, `({ Title: document.title, Images: document.querySelectorAll("main img, main script, main iframe").length,
-		Rules: [...document.querySelectorAll("#refusal-list li")].filter(li => li.textContent.includes("refused by per-user")).length,
+	w.tab.Evaluate(t,
+		`({ Title: document.title, Images: document.querySelectorAll("main img, main script, main iframe").length,
+		Rules: [...document.querySelectorAll("#refusal-list li")].filter(
+			li => li.textContent.includes("refused by per-user")).length,
 		Seen: (Date.now() - Date.parse(document.querySelector("#refusal-list time").dateTime)) / 1000 })`, &shown)
 	if shown.Title != "Spillway" || shown.Images != 0 || shown.Rules != 2 {
 		t.Errorf("a client's name is not shown as text: %+v", shown)
@@ -200,11 +196,13 @@ func TestPageExplains(t *testing.T) {
 	w.set(t, "ask-path", "/search?q=1")
 	w.set(t, "ask-peer", "192.0.2.7")
 	w.click(t, "#ask button")
-	for _, part := range []string{"allowed by per-address, HTTP status 200", "192.0.2.7", "known by", "rules.yaml:6", "1000 of 1000"} {
+	for _, part := range []string{"allowed by per-address, HTTP status 200", "192.0.2.7", "known by", "rules.yaml:6",
+		"1000 of 1000"} {
 		w.tab.Await(t, inside("explained", part))
 	}
 	w.click(t, "input[name=form][value=rls]")
-	w.set(t, "ask-json", `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"},{"key":"tier","value":"gold"}]}]}`)
+	w.set(t, "ask-json", `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"},{"key":"tier",`+
+		`"value":"gold"}]}]}`)
 	w.click(t, "#ask button")
 	for _, part := range []string{"allowed by gold", "per-user", "beaten by gold", "rules.yaml:4", "100 of 100"} {
 		w.tab.Await(t, inside("explained", part))
@@ -222,7 +220,8 @@ func TestPageExplains(t *testing.T) {
 
 // TestPageBlocksAClientByKeyboard blocks a client with Tab, Enter and letters alone, after reading what will happen.
 func TestPageBlocksAClientByKeyboard(t *testing.T) {
-	w := watch(t, sidecar(t, strings.Replace(pageRules, "3/1h", "1000000/1h", 1), "REDIS_URL="+servers.StartRedis(t).Addr))
+	w := watch(t, sidecar(t, strings.Replace(pageRules, "3/1h", "1000000/1h", 1),
+		"REDIS_URL="+servers.StartRedis(t).Addr))
 	if !w.ask(t, "mallory") {
 		t.Fatal("mallory is refused before the block")
 	}
@@ -240,7 +239,8 @@ func TestPageBlocksAClientByKeyboard(t *testing.T) {
 	w.tab.Await(t, `document.activeElement.id === "confirm-yes" && document.getElementById("confirm").open`)
 	for range 6 {
 		w.tab.Press(t, "Tab")
-		w.tab.Await(t, `document.activeElement === document.body || document.getElementById("confirm").contains(document.activeElement)`)
+		w.tab.Await(t, `document.activeElement === document.body || `+
+			`document.getElementById("confirm").contains(document.activeElement)`)
 	}
 	w.tabTo(t, `document.activeElement.id === "confirm-yes"`)
 	if !w.ask(t, "mallory") {
@@ -284,9 +284,10 @@ func (w *world) tabTo(t *testing.T, expression string) {
 	t.Fatalf("100 tabs do not lead to %s", expression)
 }
 
-// TestPageOperates uses the other buttons: each says what will happen, and then it does.
+// TestPageOperates uses the other buttons: each shows what will happen, and then it happens.
 func TestPageOperates(t *testing.T) {
-	w := watch(t, sidecar(t, "penalty: { cool_down: 1h, threshold: 2 }\n"+pageRules, "REDIS_URL="+servers.StartRedis(t).Addr))
+	w := watch(t, sidecar(t, "penalty: { cool_down: 1h, threshold: 2 }\n"+pageRules,
+		"REDIS_URL="+servers.StartRedis(t).Addr))
 	w.spend(t, "alice")
 	w.tab.Await(t, inside("refusal-list", "alice"))
 	w.click(t, "#refusal-list button")

@@ -19,17 +19,20 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-var screenshots = flag.String("screenshots", "", "folder that gets pictures of the live page, after a minute and a half of requests")
+var screenshots = flag.String("screenshots", "", "folder that gets pictures of the live page, after a minute and a "+
+	"half of requests")
 
 // shots are the pictures of the docs.
 var shots = []struct {
 	name, scheme  string
 	width, height int
 }{
-	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720}, {"page-phone.png", "light", 360, 1500},
+	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720},
+	{"page-phone.png", "light", 360, 1500},
 }
 
 const mostShot = 150 << 10 // bytes
@@ -38,14 +41,16 @@ const mostShot = 150 << 10 // bytes
 const shopRules = `domain: shop
 rules:
   - { name: per-user, scope: user, limit: 600/1m }
-  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m, algorithm: sliding_window } }
+  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m,
+      algorithm: sliding_window } }
   - { name: checkout, scope: user, match: { endpoints: ["/checkout"] }, limit: 30/1m }
   - { name: gold, scope: user, match: { tiers: [gold] }, limit: 5000/1m }
   - { name: per-tenant, scope: tenant, limit: 100000/1h }
   - { name: crawlers, match: { users: [scraper-7] }, action: block, reason: "Use the export API." }
 `
 
-// TestScreenshots takes the pictures of docs/: with -screenshots it writes them, and without it takes them all the same.
+// TestScreenshots takes the pictures of docs/: with -screenshots it writes them, and without it takes them all the
+// same.
 func TestScreenshots(t *testing.T) {
 	redis := servers.StartRedis(t)
 	w := watch(t, sidecar(t, shopRules, "REDIS_URL="+redis.Addr))
@@ -58,14 +63,17 @@ func TestScreenshots(t *testing.T) {
 	w.set(t, "ask-path", "/checkout")
 	w.set(t, "ask-peer", "192.0.2.7")
 	w.click(t, "#ask button")
-	w.tab.Await(t, `document.querySelectorAll("#explained table").length > 0 || document.querySelector("#explained .notice")`)
+	w.tab.Await(t, `document.querySelectorAll("#explained table").length > 0 || document.querySelector("#explained `+
+		`.notice")`)
 	w.set(t, "who-name", "carol")
 	w.set(t, "who-endpoint", "/search")
 	for _, part := range []int{columns / 2, columns} {
-		w.tab.Await(t, fmt.Sprintf(`document.querySelector("#chart path.o-allowed").getAttribute("d").split("M").length > %d`, part))
+		w.tab.Await(t, fmt.Sprintf(`document.querySelector("#chart `+
+			`path.o-allowed").getAttribute("d").split("M").length > %d`, part))
 	}
 	w.click(t, "#look")
-	w.tab.Await(t, inside("left", "per-user")+" && "+inside("tile-fleet", "2 sidecars")+` && document.querySelectorAll("#refusal-list li").length > 2`)
+	w.tab.Await(t, inside("left", "per-user")+" && "+inside("tile-fleet", "2 sidecars")+
+		` && document.querySelectorAll("#refusal-list li").length > 2`)
 	for _, shot := range shots {
 		w.tab.Screen(t, shot.width, shot.height, shot.scheme)
 		w.tab.Await(t, "innerWidth === "+fmt.Sprint(shot.width))
@@ -77,10 +85,7 @@ func TestScreenshots(t *testing.T) {
 func keep(t *testing.T, name string, picture []byte) {
 	t.Helper()
 	if *screenshots != "" {
-		err := os.WriteFile(filepath.Join(servers.Root(t), *screenshots, name), smaller(t, picture), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(servers.Root(t), *screenshots, name), smaller(t, picture), 0o644))
 	}
 	held, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "pictures", name))
 	if err != nil {
@@ -92,7 +97,8 @@ func keep(t *testing.T, name string, picture []byte) {
 	}
 	now, err := png.DecodeConfig(bytes.NewReader(picture))
 	if err != nil || len(held) > mostShot || was.Width != now.Width || was.Height != now.Height {
-		t.Errorf("docs/pictures/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held), was.Width, was.Height, mostShot, now.Width, now.Height, err)
+		t.Errorf("docs/pictures/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held),
+			was.Width, was.Height, mostShot, now.Width, now.Height, err)
 	}
 }
 
@@ -123,9 +129,11 @@ func crowd(t *testing.T, w *world) {
 				if n%3 == 0 {
 					user = "carol"
 				}
-				_, _ = w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-					{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}, {Key: "path", Value: paths[n%4]}}},
-				}}) // a call that fails has no place in the picture
+				_, _ = w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
+					Descriptors: []*commonv3.RateLimitDescriptor{
+						{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user},
+							{Key: "path", Value: paths[n%4]}}},
+					}}) // the picture has no failed calls
 			}
 		}
 	}()
@@ -134,17 +142,11 @@ func crowd(t *testing.T, w *world) {
 // smaller is a picture with at most 256 colours, which is enough for a page and takes a third of the bytes.
 func smaller(t *testing.T, picture []byte) []byte {
 	t.Helper()
-	from, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(png.Decode(bytes.NewReader(picture)))(t)
 	to := image.NewPaletted(from.Bounds(), palette(from))
 	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Src)
 	var out bytes.Buffer
-	err = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to))
 	return out.Bytes()
 }
 

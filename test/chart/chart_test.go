@@ -1,5 +1,6 @@
-// Package chart tests deploy/helm/spillway with helm itself: every rendering against the types of Kubernetes and of the Prometheus
-// operator, its environment and its rules by a real sidecar. It is a module of its own, so that those types stay out of the product's.
+// Package chart tests deploy/helm/spillway with helm itself: every rendering against the types of Kubernetes and of the
+// Prometheus operator, its environment and its rules by a real sidecar. It is a module of its own, so that those types
+// stay out of the product's.
 package chart
 
 import (
@@ -43,7 +44,8 @@ func helm(t *testing.T, args ...string) (output string, err error) {
 	}
 	cmd := exec.Command(program, args...)
 	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"))
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
+		"KUBECONFIG="+filepath.Join(home, "none"))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
@@ -60,7 +62,8 @@ func helm(t *testing.T, args ...string) (output string, err error) {
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		core.AddToScheme, apps.AddToScheme, network.AddToScheme, policy.AddToScheme, autoscaling.AddToScheme, monitoring.AddToScheme,
+		core.AddToScheme, apps.AddToScheme, network.AddToScheme, policy.AddToScheme, autoscaling.AddToScheme,
+		monitoring.AddToScheme,
 	} {
 		err := add(scheme)
 		if err != nil {

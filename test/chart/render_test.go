@@ -18,6 +18,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestHelmLints(t *testing.T) {
@@ -35,11 +37,13 @@ func TestHelmLints(t *testing.T) {
 
 func TestMistakesInManifestsAreSeen(t *testing.T) {
 	for name, text := range map[string]string{
-		"kind":              "apiVersion: v1\nkind: Pood\nmetadata: {name: a}\n",
-		"field":             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {portz: []}\n",
-		"key twice":         "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [], ports: []}\n",
-		"field of a rule":   "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\nspec: {groups: [{name: a, rulez: []}]}\n",
-		"field of a target": "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: a}\nspec: {selector: {}, endpoint: []}\n",
+		"kind":      "apiVersion: v1\nkind: Pood\nmetadata: {name: a}\n",
+		"field":     "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {portz: []}\n",
+		"key twice": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [], ports: []}\n",
+		"field of a rule": "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\n" +
+			"spec: {groups: [{name: a, rulez: []}]}\n",
+		"field of a target": "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: a}\n" +
+			"spec: {selector: {}, endpoint: []}\n",
 	} {
 		_, err := decode(text)
 		if err == nil {
@@ -56,10 +60,12 @@ func TestEveryRenderingIsOfTheAPI(t *testing.T) {
 			of := object.(meta.Object)
 			kind := object.GetObjectKind().GroupVersionKind().Kind
 			if seen[kind+of.GetName()] || of.GetName() == "" || of.GetNamespace() == "" {
-				t.Errorf("%s %q of namespace %q is there twice, or lacks a name or namespace", kind, of.GetName(), of.GetNamespace())
+				t.Errorf("%s %q of namespace %q is there twice, or lacks a name or namespace", kind, of.GetName(),
+					of.GetNamespace())
 			}
 			seen[kind+of.GetName()] = true
-			if of.GetLabels()["app.kubernetes.io/name"] != "spillway" || of.GetLabels()["app.kubernetes.io/instance"] != releaseName {
+			if of.GetLabels()["app.kubernetes.io/name"] != "spillway" ||
+				of.GetLabels()["app.kubernetes.io/instance"] != releaseName {
 				t.Errorf("%s %s has the labels %v", kind, of.GetName(), of.GetLabels())
 			}
 		}
@@ -75,7 +81,8 @@ func TestContainersAreConfined(t *testing.T) {
 		c := container(t, of)
 		s := c.SecurityContext
 		if !*s.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || *s.RunAsUser != 65532 ||
-			!slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+			!slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) ||
+			s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("the container may more than it needs: %v", s)
 		}
 		if !slices.Equal(c.ReadinessProbe.Exec.Command, []string{"/bin/sidecar", "healthcheck"}) ||
@@ -88,7 +95,7 @@ func TestContainersAreConfined(t *testing.T) {
 		}
 		if len(of.InitContainers) > 0 {
 			if c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways {
-				t.Error("an init container that is not restarted always is no sidecar")
+				t.Error("an init container that is not restarted always is not a sidecar")
 			}
 			for _, e := range c.Env {
 				if strings.HasSuffix(e.Name, "HOST") {
@@ -101,13 +108,16 @@ func TestContainersAreConfined(t *testing.T) {
 	})
 }
 
-// TestVolumesAreMounted: every mount is of a volume and the other way round, and none is a subPath, which is never updated.
+// TestVolumesAreMounted: every mount is of a volume and the other way round, and none is a subPath, which is never
+// updated.
 func TestVolumesAreMounted(t *testing.T) {
 	eachRendering(t, func(t *testing.T, r rendering) {
 		of := pod(t, r)
 		mounts := container(t, of).VolumeMounts
 		for _, m := range mounts {
-			if m.SubPath != "" || !slices.ContainsFunc(of.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+			if m.SubPath != "" || !slices.ContainsFunc(of.Volumes, func(v core.Volume) bool {
+				return v.Name == m.Name
+			}) {
 				t.Errorf("the mount %v is of no volume, or of a part that is never updated", m)
 			}
 		}
@@ -115,7 +125,8 @@ func TestVolumesAreMounted(t *testing.T) {
 			if !slices.ContainsFunc(mounts, func(m core.VolumeMount) bool { return m.Name == v.Name }) {
 				t.Errorf("the volume %s is not mounted", v.Name)
 			}
-			if v.Name == "spillway-rules" && configMap(r, "-rules") != nil && v.ConfigMap.Name != configMap(r, "-rules").Name {
+			if v.Name == "spillway-rules" && configMap(r, "-rules") != nil &&
+				v.ConfigMap.Name != configMap(r, "-rules").Name {
 				t.Errorf("rules are read from the ConfigMap %s, and written to another", v.ConfigMap.Name)
 			}
 		}
@@ -156,23 +167,28 @@ func TestObjectsPointAtEachOther(t *testing.T) {
 			chosen("the NetworkPolicy", p.Spec.PodSelector.MatchLabels)
 			guards(t, p, ports)
 		}
-		if scaler := one[*autoscaling.HorizontalPodAutoscaler](t, r); (scaler != nil) != (deployment.Spec.Replicas == nil) {
-			t.Errorf("the Deployment has the replicas %v, and the autoscaler is %v: want one of the two", deployment.Spec.Replicas, scaler)
+		if scaler := one[*autoscaling.HorizontalPodAutoscaler](t, r); (scaler != nil) !=
+			(deployment.Spec.Replicas == nil) {
+			t.Errorf("the Deployment has the replicas %v, and the autoscaler is %v: want one of the two",
+				deployment.Spec.Replicas, scaler)
 		}
 		if m := one[*monitoring.ServiceMonitor](t, r); m != nil {
 			for name, value := range m.Spec.Selector.MatchLabels {
 				if service.Labels[name] != value {
-					t.Errorf("the ServiceMonitor selects %v, the Service has %v", m.Spec.Selector.MatchLabels, service.Labels)
+					t.Errorf("the ServiceMonitor selects %v, the Service has %v", m.Spec.Selector.MatchLabels,
+						service.Labels)
 				}
 			}
 			if service.Labels[m.Spec.JobLabel] != "spillway" || ports[m.Spec.Endpoints[0].Port] == 0 {
-				t.Errorf("the job is %q, which the alerts do not look for, or the port %q is not there", service.Labels[m.Spec.JobLabel], m.Spec.Endpoints[0].Port)
+				t.Errorf("the job is %q, which the alerts do not look for, or the port %q is not there",
+					service.Labels[m.Spec.JobLabel], m.Spec.Endpoints[0].Port)
 			}
 		}
 	})
 }
 
-// guards checks a policy: it is for chosen callers, for the container's ports and those of Istio before it, and leaves the way to Redis open.
+// guards checks a policy: it is for chosen callers, for the container's ports and those of Istio before it, and leaves
+// the way to Redis open.
 func guards(t *testing.T, p *network.NetworkPolicy, ports map[string]int32) {
 	t.Helper()
 	if !slices.Equal(p.Spec.PolicyTypes, []network.PolicyType{network.PolicyTypeIngress}) {
@@ -242,15 +258,9 @@ func TestAWorkloadNamesItsRules(t *testing.T) {
 // TestAlertsPassPromtool hands Prometheus' own checker what the operator would.
 func TestAlertsPassPromtool(t *testing.T) {
 	rule := one[*monitoring.PrometheusRule](t, render(t, "--set", "prometheusRule.enabled=true"))
-	text, err := yaml.Marshal(rule.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(yaml.Marshal(rule.Spec))(t)
 	file := filepath.Join(t.TempDir(), "alerts.yaml")
-	err = os.WriteFile(file, text, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text, 0o600))
 	out, err := exec.Command("promtool", "check", "rules", file).CombinedOutput()
 	if err != nil || len(rule.Spec.Groups[0].Rules) < 10 {
 		t.Errorf("promtool on %d rules: %v\n%s", len(rule.Spec.Groups[0].Rules), err, out)

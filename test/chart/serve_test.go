@@ -14,7 +14,8 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -38,7 +39,8 @@ func mount(t *testing.T, r rendering, c core.Container) mounted {
 			m.write(t, e.Value, "0123456789abcdef0123456789abcdef")
 		}
 	}
-	files := map[string]string{"existing.yaml": "domain: existing\nrules: [{ name: all, scope: global, limit: 1/1s }]\n"}
+	files := map[string]string{
+		"existing.yaml": "domain: existing\nrules: [{ name: all, scope: global, limit: 1/1s }]\n"}
 	if own := configMap(r, "-rules"); own != nil {
 		files = own.Data
 	}
@@ -76,10 +78,7 @@ func (m mounted) path(name string) string {
 
 func content(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
@@ -98,7 +97,8 @@ func (m mounted) environment(c core.Container) []string {
 	return env
 }
 
-// TestEnvironmentsAreUnderstood: each variable is one that the sidecar reads, once, and all of them together are taken without a warning.
+// TestEnvironmentsAreUnderstood: each variable is one that the sidecar reads, once, and all of them together are taken
+// without a warning.
 func TestEnvironmentsAreUnderstood(t *testing.T) {
 	known := settings.Variables()
 	eachRendering(t, func(t *testing.T, r rendering) {
@@ -126,7 +126,8 @@ func TestEnvironmentsAreUnderstood(t *testing.T) {
 
 var domainOf = regexp.MustCompile(`(?m)^domain: (\S+)$`)
 
-// TestRulesAreLoadedByTheSidecar starts a sidecar with each rendering's environment and rules, and asks for the rules that hold.
+// TestRulesAreLoadedByTheSidecar starts a sidecar with each rendering's environment and rules, and asks for the rules
+// that hold.
 func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 	eachRendering(t, func(t *testing.T, r rendering) {
 		c := container(t, pod(t, r))
@@ -136,15 +137,9 @@ func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 			t.Fatalf("the rules have problems:\n%s", load.Text())
 		}
 		s := servers.StartSidecar(t, machine(t, m.environment(c))...)
-		answer, err := http.Get("http://" + s.Debug + "/rlconfig")
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Get("http://" + s.Debug + "/rlconfig"))(t)
 		defer answer.Body.Close()
-		page, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(io.ReadAll(answer.Body))(t)
 		files, err := filepath.Glob(m.path(root + "/rules/*"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no rules are mounted: %v", err)
@@ -165,25 +160,25 @@ func TestARenderingLimitsRequests(t *testing.T) {
 	redis := servers.StartRedis(t)
 	var pods []*servers.Sidecar
 	for range 2 {
-		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s",
+			"STORE_PATIENCE=2s")
 		pods = append(pods, servers.StartSidecar(t, env...))
 	}
-	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
-	var said []int
+	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},` +
+		`{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
+	var statuses []int
 	for i := range 6 {
-		answer, err := http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask)))(t)
 		answer.Body.Close()
-		said = append(said, answer.StatusCode)
+		statuses = append(statuses, answer.StatusCode)
 	}
-	if !slices.Equal(said, []int{200, 200, 200, 200, 200, 429}) {
-		t.Errorf("six requests for /login get %v, want five that pass and a refusal", said)
+	if !slices.Equal(statuses, []int{200, 200, 200, 200, 200, 429}) {
+		t.Errorf("six requests for /login get %v, want five that pass and a refusal", statuses)
 	}
 }
 
-// machine replaces what is of the pod's network by what is of this machine: loopback, free ports, no collector, no JSON in the log.
+// machine replaces what is of the pod's network by what is of this machine: loopback, free ports, no collector, no JSON
+// in the log.
 func machine(t *testing.T, env []string) []string {
 	t.Helper()
 	var own []string

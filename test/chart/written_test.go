@@ -13,22 +13,21 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // update writes the chart's written files anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write the chart's README, the variables in its schema, and its copies of dashboard and alerts anew")
+var update = flag.Bool("update", false, "write the chart's README, the variables in its schema, and its copies of "+
+	"dashboard and alerts anew")
 
 // keep compares a file of the chart with what it is written from, or writes it.
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join(chartDir(t), name)
 	if *update {
-		err := os.WriteFile(file, []byte(want), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	if content(t, file) != want {
@@ -38,7 +37,8 @@ func keep(t *testing.T, name, want string) {
 
 // TestWrittenCopies: helm reads files inside of the chart alone, so the chart has copies.
 func TestWrittenCopies(t *testing.T) {
-	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json", "files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
+	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json",
+		"files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
 		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
 	}
 }
@@ -65,10 +65,7 @@ type value struct{ path, otherwise, about string }
 func values(t *testing.T) []value {
 	t.Helper()
 	var document yaml.Node
-	err := yaml.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.yaml"))), &document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.yaml"))), &document))
 	return describe(t, document.Content[0], "")
 }
 
@@ -94,17 +91,11 @@ func describe(t *testing.T, group *yaml.Node, prefix string) (all []value) {
 func inline(t *testing.T, node *yaml.Node) string {
 	t.Helper()
 	var held any
-	err := node.Decode(&held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, node.Decode(&held))
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, encoder.Encode(held))
 	return strings.TrimSpace(text.String())
 }
 
@@ -130,10 +121,7 @@ func TestWrittenReadme(t *testing.T) {
 // TestSchemaKnowsEveryValue: what the schema describes is in values.yaml, and the other way round; helm adds global.
 func TestSchemaKnowsEveryValue(t *testing.T) {
 	var schema node
-	err := json.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.schema.json"))), &schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.schema.json"))), &schema))
 	described := map[string]bool{}
 	for _, v := range values(t) {
 		described[v.path] = true
@@ -159,7 +147,7 @@ type node struct {
 	Additional any              `json:"additionalProperties"`
 }
 
-// walk calls found for each value that is no group of values.
+// walk calls found for each value that is not a group of values.
 func (n *node) walk(path string, found func(path string)) {
 	if len(n.Properties) == 0 {
 		found(strings.TrimPrefix(path, "."))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -54,8 +55,11 @@ func redisCommand(t testing.TB, r *servers.Redis, args ...string) *exec.Cmd {
 // newRehearsal starts a control plane whose PostgreSQL keeps its WAL, and whose Redis keeps a log.
 func newRehearsal(t testing.TB) *rehearsal {
 	t.Helper()
-	w := &world{t: t, postgres: servers.StartPostgres(t, "archive_mode=on", fmt.Sprintf("archive_timeout=%d", int(keepWALEvery.Seconds()))), redis: servers.StartRedis(t, "--appendonly", "yes", "--repl-diskless-sync-delay", "0")}
-	r := &rehearsal{world: w, archived: w.postgres.Folder(t, "wal"), stream: w.postgres.Folder(t, "received"), base: w.postgres.Folder(t, "base")}
+	w := &world{t: t, postgres: servers.StartPostgres(t, "archive_mode=on",
+		fmt.Sprintf("archive_timeout=%d", int(keepWALEvery.Seconds()))), redis: servers.StartRedis(
+		t, "--appendonly", "yes", "--repl-diskless-sync-delay", "0")}
+	r := &rehearsal{world: w, archived: w.postgres.Folder(t, "wal"), stream: w.postgres.Folder(t, "received"),
+		base: w.postgres.Folder(t, "base")}
 	command := w.postgres.Script(t, postgresScript, "archive", r.archived)
 	r.db = connect(t, w.postgres)
 	for _, sql := range []string{
@@ -65,7 +69,8 @@ func newRehearsal(t testing.TB) *rehearsal {
 		r.exec(sql)
 	}
 	w.controls = append(w.controls, r.control(w.postgres))
-	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
+	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr,
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
 	return r
 }
 
@@ -87,10 +92,7 @@ func scriptOf(cmd *exec.Cmd) string {
 
 func connect(t testing.TB, p *servers.Postgres) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), p.URL))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -107,7 +109,8 @@ func (r *rehearsal) exec(sql string, args ...any) {
 func (r *rehearsal) write(n int) {
 	r.t.Helper()
 	for range n {
-		r.exec(`INSERT INTO users (domain, name, quota_day, updated_by) VALUES ('api', $1, 5, 'rehearsal')`, fmt.Sprintf("w%d", len(r.written)))
+		r.exec(`INSERT INTO users (domain, name, quota_day, updated_by) VALUES ('api', $1, 5, 'rehearsal')`,
+			fmt.Sprintf("w%d", len(r.written)))
 		r.written = append(r.written, time.Now())
 	}
 }
@@ -124,7 +127,8 @@ func (r *rehearsal) fed(control int) {
 	})
 }
 
-// restore restores a backup, and returns the server and how long it took from the first command until the server takes changes.
+// restore restores a backup, and returns the server and how long it took from the first command until the server takes
+// changes.
 func (r *rehearsal) restore(name, wal string, until ...string) (*servers.Postgres, time.Duration) {
 	r.t.Helper()
 	began := time.Now()
@@ -151,15 +155,16 @@ func (r *rehearsal) restore(name, wal string, until ...string) (*servers.Postgre
 func (r *rehearsal) has(p *servers.Postgres) int {
 	r.t.Helper()
 	var n, last int
-	err := connect(r.t, p).QueryRow(context.Background(), `SELECT count(*), coalesce(max(substr(name, 2)::int), -1) FROM users WHERE name ~ '^w[0-9]+$'`).Scan(&n, &last)
+	err := connect(r.t, p).QueryRow(context.Background(),
+		`SELECT count(*), coalesce(max(substr(name, 2)::int), -1) FROM users WHERE name ~ '^w[0-9]+$'`).Scan(&n, &last)
 	if err != nil || n != last+1 {
 		r.t.Fatalf("%d users are there, and the last is w%d: %v", n, last, err)
 	}
 	return n
 }
 
-// TestBackupsAreRestored fills a control plane, takes backups, goes on writing, destroys PostgreSQL and Redis, and restores both. In full it
-// also restores to the end of each kind of WAL, and measures what is lost.
+// TestBackupsAreRestored fills a control plane, takes backups, writes more, destroys PostgreSQL and Redis, and
+// restores both. In full it also restores to the end of each kind of WAL, and measures what is lost.
 func TestBackupsAreRestored(t *testing.T) {
 	r := newRehearsal(t)
 	more := 100
@@ -170,13 +175,11 @@ func TestBackupsAreRestored(t *testing.T) {
 	r.awaitVersion(1)
 	receiver := servers.Start(t, r.postgres.Script(t, postgresScript, "receive", r.stream))
 	r.write(more)
-	t.Logf("PostgreSQL: base backup in %v", script(t, r.postgres.Script(t, postgresScript, "base", r.base)).Round(time.Millisecond))
+	t.Logf("PostgreSQL: base backup in %v",
+		script(t, r.postgres.Script(t, postgresScript, "base", r.base)).Round(time.Millisecond))
 	r.write(more)
 	var point string
-	err := r.db.QueryRow(context.Background(), "SELECT clock_timestamp()::text").Scan(&point)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.db.QueryRow(context.Background(), "SELECT clock_timestamp()::text").Scan(&point))
 	kept := len(r.written)
 	r.must("POST", versions, map[string]any{"text": rulesOf(4), "note": "the mistake"}, "If-Match", `"1"`)
 	r.awaitVersion(2)
@@ -194,11 +197,13 @@ func TestBackupsAreRestored(t *testing.T) {
 		r.loss("pg_receivewal", "end-stream", r.stream)
 	}
 	restored, took := r.restore("point", r.stream, point)
-	refused(t, r.postgres.Script(t, postgresScript, "restore", r.base, r.stream, filepath.Join(filepath.Dir(r.base), "point")), "is not empty")
+	refused(t, r.postgres.Script(t, postgresScript, "restore", r.base, r.stream,
+		filepath.Join(filepath.Dir(r.base), "point")), "is not empty")
 	if got := r.has(restored); got != kept {
 		t.Errorf("to the point in time %d users are restored, want %d", got, kept)
 	}
-	t.Logf("PostgreSQL: to a point in time in %v; %d rows from before it are there, %d from after it are not", took.Round(time.Millisecond), kept, len(r.written)-kept)
+	t.Logf("PostgreSQL: to a point in time in %v; %d rows from before it are there, %d from after it are not",
+		took.Round(time.Millisecond), kept, len(r.written)-kept)
 	r.restoreRedis("AOF", aof, "--appendonly", "yes")
 	r.restoreRedis("RDB", rdb)
 	r.mends(restored)
@@ -208,10 +213,7 @@ func TestBackupsAreRestored(t *testing.T) {
 func (r *rehearsal) awaitArchive() {
 	r.t.Helper()
 	var now string
-	err := r.db.QueryRow(context.Background(), "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&now)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.db.QueryRow(context.Background(), "SELECT pg_walfile_name(pg_current_wal_lsn())").Scan(&now))
 	servers.Await(r.t, "WAL in the archive", func() error {
 		r.write(10) // archive_timeout counts from the first change
 		_, err := os.Stat(filepath.Join(r.archived, now))
@@ -240,7 +242,8 @@ func (r *rehearsal) loss(kind, name, wal string) {
 	if lost > 2*keepWALEvery {
 		r.t.Errorf("%s loses %v, and archive_timeout is %v", kind, lost, keepWALEvery)
 	}
-	r.t.Logf("PostgreSQL: to the end of the WAL of %s in %v; %d of %d rows are lost, %v of time", kind, took.Round(time.Millisecond), len(r.written)-got, len(r.written), lost.Round(time.Millisecond))
+	r.t.Logf("PostgreSQL: to the end of the WAL of %s in %v; %d of %d rows are lost, %v of time", kind,
+		took.Round(time.Millisecond), len(r.written)-got, len(r.written), lost.Round(time.Millisecond))
 	p.Kill(r.t)
 }
 
@@ -252,7 +255,8 @@ func (r *rehearsal) backUpRedis() (rdb, aof string) {
 	snapshot := script(r.t, redisCommand(r.t, r.redis, "rdb", rdb))
 	log := script(r.t, redisCommand(r.t, r.redis, "aof", aof))
 	r.redis.Do(r.t, "SET", "after", "1")
-	r.t.Logf("Redis: %v keys; RDB in %v, AOF in %v", r.redis.Do(r.t, "DBSIZE"), snapshot.Round(time.Millisecond), log.Round(time.Millisecond))
+	r.t.Logf("Redis: %v keys; RDB in %v, AOF in %v", r.redis.Do(r.t, "DBSIZE"), snapshot.Round(time.Millisecond),
+		log.Round(time.Millisecond))
 	return rdb, aof
 }
 
@@ -268,12 +272,15 @@ func (r *rehearsal) restoreRedis(kind, from string, settings ...string) {
 	took := time.Since(began)
 	there, gone := fmt.Sprint(r.redis.Do(r.t, "EXISTS", "before")), fmt.Sprint(r.redis.Do(r.t, "EXISTS", "after"))
 	if there != "1" || gone != "0" {
-		r.t.Errorf("%s: the key from before the backup is there %s times, the one from after it %s times", kind, there, gone)
+		r.t.Errorf("%s: the key from before the backup is there %s times, the one from after it %s times", kind, there,
+			gone)
 	}
-	r.t.Logf("Redis: %s restored in %v: %v keys of %v", kind, took.Round(time.Millisecond), r.redis.Do(r.t, "DBSIZE"), before)
+	r.t.Logf("Redis: %s restored in %v: %v keys of %v", kind, took.Round(time.Millisecond), r.redis.Do(r.t, "DBSIZE"),
+		before)
 }
 
-// mends starts a control with the restored database: what Redis has from after the point in time goes, and what it lacks comes back.
+// mends starts a control with the restored database: what Redis has from after the point in time goes, and what it
+// lacks comes back.
 func (r *rehearsal) mends(restored *servers.Postgres) {
 	r.t.Helper()
 	last, first := fmt.Sprintf("rec1:*w%d}*:user", len(r.written)-1), "rec1:*w0}*:user"
@@ -284,7 +291,8 @@ func (r *rehearsal) mends(restored *servers.Postgres) {
 	r.controls = append(r.controls, r.control(restored))
 	r.fed(1)
 	r.awaitVersion(1)
-	r.t.Logf("Redis: what differs from PostgreSQL is mended %v after forget, with the start of a control", time.Since(began).Round(time.Millisecond))
+	r.t.Logf("Redis: what differs from PostgreSQL is mended %v after forget, with the start of a control",
+		time.Since(began).Round(time.Millisecond))
 	if got := fmt.Sprint(r.redis.Do(r.t, "EXISTS", key)); got != "1" {
 		r.t.Errorf("the record %q that was missing is there %s times", key, got)
 	}
@@ -296,7 +304,7 @@ func (r *rehearsal) mends(restored *servers.Postgres) {
 	}
 }
 
-// refused runs a script that has to fail, and to say why.
+// refused runs a script that has to fail, and to print why.
 func refused(t testing.TB, cmd *exec.Cmd, why string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -309,10 +317,7 @@ func refused(t testing.TB, cmd *exec.Cmd, why string) {
 func TestBackupScriptsRefuse(t *testing.T) {
 	full, missing := t.TempDir(), filepath.Join(t.TempDir(), "missing")
 	for _, name := range []string{"precious", "backup_label"} {
-		err := os.WriteFile(filepath.Join(full, name), []byte("1"), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(full, name), []byte("1"), 0o600))
 	}
 	precious := filepath.Join(full, "precious")
 	for _, one := range []struct{ script, words, why string }{
@@ -320,7 +325,8 @@ func TestBackupScriptsRefuse(t *testing.T) {
 		{postgresScript, "backup", "the command backup is unknown"},
 		{postgresScript, "base", "base takes 1 words, and 0 are given"},
 		{postgresScript, "base " + full, "is not empty"},
-		{postgresScript, "archive " + missing + " " + precious + " 000000010000000000000001", "make the folder for the WAL first"},
+		{postgresScript, "archive " + missing + " " + precious + " 000000010000000000000001",
+			"make the folder for the WAL first"},
 		{postgresScript, "archive " + full + " " + precious + " backup_label", ""},
 		{postgresScript, "archive " + full + " /etc/hostname precious", "with other contents"},
 		{postgresScript, "prune " + full + " " + full, "does not name the first file of WAL"},

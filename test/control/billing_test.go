@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/test/servers"
 	"google.golang.org/grpc/codes"
+
+	"github.com/spillway-mesh/spillway/test/must"
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // billing is a world whose parts are killed and started again, and what its sidecars admitted.
@@ -38,14 +40,15 @@ func newBilling(t *testing.T, controls, sidecars int) *billing {
 	return b
 }
 
-// env is the environment of its controls: with a secret, so that the record has no names in plain.
+// env is the environment of its controls: with a secret, so that names are not in plain in the record.
 func (b *billing) env() []string { return append(b.world.env(), "KEY_SECRET="+billingSecret) }
 
 const billingSecret = "0123456789abcdef0123456789abcdef"
 
 func (b *billing) newSidecar() *servers.Sidecar {
 	b.t.Helper()
-	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
+	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
+		"LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
 }
 
 // load sends requests of some users to all sidecars by turns.
@@ -66,7 +69,8 @@ func (b *billing) note(user string, passed bool) {
 	}
 }
 
-// newKeys makes API keys of three users. A mesh sends the id of the first and the second key itself to the rate limit service; the third is sent to ext_authz.
+// newKeys makes API keys of three users. A mesh sends the id of the first and the second key itself to the rate limit
+// service; the third is sent to ext_authz.
 func (b *billing) newKeys() {
 	b.t.Helper()
 	for n := 1; n <= 3; n++ {
@@ -82,17 +86,17 @@ func (b *billing) newKeys() {
 	b.keys["user-1"] = "key-of-user-1"
 	for i, sidecar := range b.sidecars {
 		servers.Await(b.t, "the key and the quotas of its user on a sidecar", func() error {
-			got, err := try("http://"+sidecar.Debug, "POST", "/v1/explain", map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1", "headers": map[string]string{"x-api-key": b.keys["authz"]}}})
-			if err == nil && (!strings.Contains(got.text, `"key-of-authz"`) || !strings.Contains(got.text, `"user authz"`)) {
+			got, err := try("http://"+sidecar.Debug, "POST", "/v1/explain",
+				map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/",
+					"peer": "192.0.2.1", "headers": map[string]string{"x-api-key": b.keys["authz"]}}})
+			if err == nil &&
+				(!strings.Contains(got.text, `"key-of-authz"`) || !strings.Contains(got.text, `"user authz"`)) {
 				err = errors.New(got.text)
 			}
 			return err
 		})
 		for range 70 { // more than the quota of an hour, on both
-			code, err := b.check(i, b.keys["authz"])
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			code := must.Get(b.check(i, b.keys["authz"]))(b.t)
 			b.note("authz", code == codes.OK)
 		}
 	}
@@ -105,8 +109,10 @@ func (b *billing) keysSettled() error {
 		if err != nil {
 			return err
 		}
-		if got.body["total_requests"] != float64(b.admitted[user]+b.refused[user]) || got.body["refused_requests"] != float64(b.refused[user]) || got.body["last_used_at"] == nil {
-			return fmt.Errorf("the key of %s is %s, want %d requests and %d of them refused", user, got.text, b.admitted[user]+b.refused[user], b.refused[user])
+		if got.body["total_requests"] != float64(b.admitted[user]+b.refused[user]) ||
+			got.body["refused_requests"] != float64(b.refused[user]) || got.body["last_used_at"] == nil {
+			return fmt.Errorf("the key of %s is %s, want %d requests and %d of them refused", user, got.text,
+				b.admitted[user]+b.refused[user], b.refused[user])
 		}
 	}
 	return nil
@@ -122,15 +128,16 @@ func (b *billing) settled() {
 				return err
 			}
 			if got.body["admitted"] != float64(admitted) || got.body["refused"] != float64(b.refused[user]) {
-				return fmt.Errorf("of %s %v are admitted and %v refused, want %d and %d", user, got.body["admitted"], got.body["refused"], admitted, b.refused[user])
+				return fmt.Errorf("of %s %v are admitted and %v refused, want %d and %d", user, got.body["admitted"],
+					got.body["refused"], admitted, b.refused[user])
 			}
 		}
 		return b.keysSettled()
 	})
 }
 
-// TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they admitted, to the
-// request, by user and by API key.
+// TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they
+// admitted, to the request, by user and by API key.
 func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	begun := time.Now().UTC().Month()
 	b := newBilling(t, 1, 2)
@@ -171,7 +178,8 @@ func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	if month["left"] != float64(3_000_000-b.admitted["user-1"]) && time.Now().UTC().Month() == begun {
 		t.Errorf("the month is %s, want %d admitted", usage.text, b.admitted["user-1"])
 	}
-	if user := b.must("GET", "/v1/domains/api/users/user-1", nil); user.body["last_request_at"] == nil || user.body["exceeded_count"] != float64(b.refused["user-1"]) {
+	if user := b.must("GET", "/v1/domains/api/users/user-1", nil); user.body["last_request_at"] == nil ||
+		user.body["exceeded_count"] != float64(b.refused["user-1"]) {
 		t.Errorf("the user is %s, want a last request and %d refusals", user.text, b.refused["user-1"])
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -34,16 +35,17 @@ type changes struct {
 	made  int // users
 }
 
-// amounts is how much is measured. With bounds it fails where the slowest sidecar takes more than a second in one of a hundred changes, or where an empty Redis
-// gets less than a million records back in 5 seconds of two processors.
+// amounts is how much is measured. With bounds it fails where the slowest sidecar takes more than a second in one of a
+// hundred changes, or where an empty Redis gets less than a million records back in 5 seconds of two processors.
 type amounts struct {
 	count, rounds, load int // sidecars, rounds of four changes, users that are loaded
 	bounds              bool
 }
 
-// TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet control plane, while users are loaded, while their
-// records are put into Redis, and while they are put back. With the tag full it takes eight sidecars, at least 300 changes and a million users, and holds
-// times against bounds: run it on a machine that does nothing else.
+// TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet
+// control plane, while users are loaded, while their records are put into Redis, and while they are put back. With the
+// tag full it takes eight sidecars, at least 300 changes and a million users, and holds times against bounds: run it on
+// a machine that does nothing else.
 func TestChangesReachEverySidecar(t *testing.T) {
 	a := amounts{count: 2, rounds: 2, load: 5_000}
 	switch {
@@ -80,39 +82,50 @@ func newChanges(t *testing.T, a amounts) *changes {
 	t.Helper()
 	c := &changes{world: newWorldOn(t, servers.StartPostgres(t), 1, a.count), amounts: a}
 	for _, s := range c.sidecars {
-		conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 		t.Cleanup(func() { conn.Close() })
 		c.conns = append(c.conns, conn)
 	}
-	c.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 100000000/1m }\n"})
+	c.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { " +
+		"header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 100000000/1m }\n"})
 	for name, count := range map[string]int{"small": 1_000_000, "large": 2_000_000} {
-		c.must("PUT", "/v1/domains/api/tiers/"+name, map[string]any{"limits": []any{map[string]any{"count": count, "per": "1h"}}})
+		c.must("PUT", "/v1/domains/api/tiers/"+name,
+			map[string]any{"limits": []any{map[string]any{"count": count, "per": "1h"}}})
 	}
 	c.awaitVersion(1)
 	return c
 }
 
-// decides returns what a sidecar says of a user: its limit in an hour, or 0 where it is blocked.
+// decides returns what a sidecar decides about a user: its limit in an hour, or 0 where it is blocked.
 func (c *changes) decides(sidecar int, user string) (uint32, error) {
-	r, err := limits.NewRateLimitServiceClient(c.conns[sidecar]).ShouldRateLimit(context.Background(), &limits.RateLimitRequest{
-		Domain: "api", Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
-	})
+	r, err := limits.NewRateLimitServiceClient(c.conns[sidecar]).ShouldRateLimit(context.Background(),
+		&limits.RateLimitRequest{
+			Domain: "api", Descriptors: []*common.RateLimitDescriptor{
+				{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: user}}},
+			},
+		})
 	if err != nil || r.GetOverallCode() != limits.RateLimitResponse_OK {
 		return 0, err
 	}
 	return r.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(), nil
 }
 
+// peerAt is a peer at an address.
+func peerAt(address string) *auth.AttributeContext_Peer {
+	return &auth.AttributeContext_Peer{Address: &core.Address{
+		Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{Address: address}},
+	}}
+}
+
 // refuses returns whether a sidecar refuses an API key.
 func (c *changes) refuses(sidecar int, secret string) (bool, error) {
-	r, err := auth.NewAuthorizationClient(c.conns[sidecar]).Check(context.Background(), &auth.CheckRequest{Attributes: &auth.AttributeContext{
-		ContextExtensions: map[string]string{"domain": "api"},
-		Source:            &auth.AttributeContext_Peer{Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{Address: "192.0.2.1"}}}},
-		Request:           &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{Method: "GET", Path: "/", Headers: map[string]string{"x-api-key": secret}}},
-	}})
+	r, err := auth.NewAuthorizationClient(c.conns[sidecar]).Check(context.Background(),
+		&auth.CheckRequest{Attributes: &auth.AttributeContext{
+			ContextExtensions: map[string]string{"domain": "api"},
+			Source:            peerAt("192.0.2.1"),
+			Request: &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{Method: "GET",
+				Path: "/", Headers: map[string]string{"x-api-key": secret}}},
+		}})
 	return codes.Code(r.GetStatus().GetCode()) == codes.PermissionDenied, err
 }
 
@@ -145,14 +158,16 @@ func (c *changes) everywhere(what string, since time.Time, so func(sidecar int) 
 	return slices.Max(took)
 }
 
-// round makes a user and a key, and changes them in four ways. Each sidecar has decided by the state before each change, so that it knows it.
+// round makes a user and a key, and changes them in four ways. Each sidecar has decided by the state before each
+// change, so that it knows it.
 func (c *changes) round() (took []time.Duration) {
 	c.t.Helper()
 	user, doomed, key := fmt.Sprintf("user-%d", c.made), fmt.Sprintf("doomed-%d", c.made), fmt.Sprintf("key-%d", c.made)
 	c.made++
 	c.must("PUT", "/v1/domains/api/users/"+user, map[string]any{"tier": "small"})
 	c.must("PUT", "/v1/domains/api/blocks/user/"+doomed, map[string]any{})
-	secret, _ := c.must("POST", "/v1/domains/api/keys", map[string]any{"id": key, "user": doomed}).body["secret"].(string)
+	secret, _ := c.must("POST", "/v1/domains/api/keys",
+		map[string]any{"id": key, "user": doomed}).body["secret"].(string)
 	limit := func(want uint32) func(int) (bool, error) {
 		return func(sidecar int) (bool, error) {
 			got, err := c.decides(sidecar, user)
@@ -193,7 +208,8 @@ func (c *changes) during(what string, enough func() bool) {
 	}
 	slices.Sort(took)
 	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))].Round(time.Millisecond) }
-	c.t.Logf("%s: %d changes on %d sidecars, until the slowest decides by it: p50 %v, p99 %v, most %v", what, len(took), len(c.sidecars), at(0.5), at(0.99), at(1))
+	c.t.Logf("%s: %d changes on %d sidecars, until the slowest decides by it: p50 %v, p99 %v, most %v", what, len(took),
+		len(c.sidecars), at(0.5), at(0.99), at(1))
 	if c.bounds && at(0.99) > time.Second {
 		c.t.Errorf("%s: p99 is %v, want at most a second", what, at(0.99))
 	}
@@ -234,7 +250,8 @@ func (c *changes) loads() (stored, there chan struct{}) {
 		for c.size() < c.load {
 			<-tick.C
 		}
-		c.t.Logf("%d users were in the database after %v, and in Redis %v later", c.load, inDatabase.Round(time.Millisecond), (time.Since(began) - inDatabase).Round(time.Millisecond))
+		c.t.Logf("%d users were in the database after %v, and in Redis %v later", c.load,
+			inDatabase.Round(time.Millisecond), (time.Since(began) - inDatabase).Round(time.Millisecond))
 	}()
 	return stored, there
 }
@@ -245,7 +262,8 @@ func (c *changes) size() int {
 	return n
 }
 
-// empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all records are back.
+// empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all records are
+// back.
 func (c *changes) empty() {
 	c.t.Helper()
 	c.must("PUT", "/v1/domains/api/blocks/user/zoe", map[string]any{})
@@ -256,14 +274,15 @@ func (c *changes) empty() {
 	c.everywhere("the block", time.Now(), blocked)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for c.query(`SELECT count(*) FROM users WHERE identity IS NULL`) > 0 { // the control names loaded users in the record
+	// the control names loaded users in the record
+	for c.query(`SELECT count(*) FROM users WHERE identity IS NULL`) > 0 {
 		<-tick.C
 	}
 	all := int(c.query(`SELECT (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys)`))
 	c.redis.Kill(c.t)
 	c.redis.Start(c.t)
 	began, before := time.Now(), c.busy()
-	key := recordKeys.RecordKey("api", "user", "zoe")
+	key := recordKeys.Record("api", "user", "zoe")
 	servers.Await(c.t, "the block in Redis", func() error {
 		if c.redis.Do(c.t, "GET", key) == nil {
 			return fmt.Errorf("%d records are back", c.size())
@@ -281,8 +300,10 @@ func (c *changes) empty() {
 	took, busy := time.Since(began), c.busy()-before
 	c.everywhere("the block", time.Now(), blocked)
 	rate := float64(all) / busy.Seconds()
-	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v and %v of processors: %.0f in a second of one", block.Round(time.Millisecond), all, took.Round(time.Millisecond), busy, rate)
-	c.t.Logf("users that no sidecar knew and that send requests had their limits again after %v", strangers.Round(time.Millisecond))
+	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v and %v of processors: "+
+		"%.0f in a second of one", block.Round(time.Millisecond), all, took.Round(time.Millisecond), busy, rate)
+	c.t.Logf("users that no sidecar knew and that send requests had their limits again after %v",
+		strangers.Round(time.Millisecond))
 	if c.bounds && strangers > 5*time.Second {
 		c.t.Errorf("users that send requests had their limits again after %v, want at most 5 s", strangers)
 	}
@@ -291,7 +312,8 @@ func (c *changes) empty() {
 	}
 }
 
-// knows asks sidecars about some of the users that were loaded, until each has its limits. They are of the second half, whose quotas are not spent by it.
+// knows asks sidecars about some of the users that were loaded, until each has its limits. They are of the second half,
+// whose quotas are not spent by it.
 func (c *changes) knows(some int) func(sidecar int) (bool, error) {
 	next := make([]int, len(c.sidecars))
 	return func(sidecar int) (bool, error) {
@@ -332,7 +354,8 @@ func (c *changes) busy() (all time.Duration) {
 	return all
 }
 
-// TestAClusterIsFilled puts records on a Redis Cluster, where each is in a slot of its own, and empties one of its masters, and then all.
+// TestAClusterIsFilled puts records on a Redis Cluster, where each is in a slot of its own, and empties one of its
+// masters, and then all.
 func TestAClusterIsFilled(t *testing.T) {
 	users := 500
 	if full {
@@ -340,7 +363,8 @@ func TestAClusterIsFilled(t *testing.T) {
 	}
 	w := &world{t: t, postgres: servers.StartPostgres(t)}
 	cluster := servers.StartCluster(t)
-	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL, "REDIS_TYPE=cluster", "REDIS_URL="+strings.Join(cluster.Addrs(), ","))}
+	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL,
+		"REDIS_TYPE=cluster", "REDIS_URL="+strings.Join(cluster.Addrs(), ","))}
 	w.do(`INSERT INTO domains (name, created_by) VALUES ('api', 'test')`)
 	w.do(addProbe, 1, users)
 	masters := cluster.Masters(t)
@@ -362,6 +386,7 @@ func TestAClusterIsFilled(t *testing.T) {
 		}
 		began := time.Now()
 		servers.Await(t, "all records again", filled)
-		t.Logf("%d masters of a cluster were emptied, and all %d records were there %v later", len(emptied), users, time.Since(began).Round(time.Millisecond))
+		t.Logf("%d masters of a cluster were emptied, and all %d records were there %v later", len(emptied), users,
+			time.Since(began).Round(time.Millisecond))
 	}
 }

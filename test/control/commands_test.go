@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -19,6 +20,7 @@ import (
 type shell struct {
 	t       testing.TB
 	control string
+	sidecar string
 	token   string // a file
 }
 
@@ -26,7 +28,7 @@ type shell struct {
 func (s *shell) run(args ...string) (string, int) {
 	s.t.Helper()
 	cmd := exec.Command(servers.SpillwayBin(s.t), args...)
-	cmd.Env = []string{"SPILLWAY_CONTROL=" + s.control}
+	cmd.Env = []string{"SPILLWAY_CONTROL=" + s.control, "SPILLWAY_SERVER=" + s.sidecar}
 	cmd.Dir = servers.Root(s.t)
 	if s.token != "" {
 		cmd.Args = append(cmd.Args, "--token-file", s.token)
@@ -58,14 +60,12 @@ func (s *shell) says(code int, line string, texts ...string) string {
 func put(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	err := os.WriteFile(path, []byte(text), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// TestCommands goes through the commands that ask a control, as an operator does, with two sidecars that take what they change.
+// TestCommands goes through the commands that ask a control, as an operator does, with two sidecars that take what they
+// change.
 func TestCommands(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	s := &shell{t: t, control: w.controls[0].URL}
@@ -80,36 +80,40 @@ func TestCommands(t *testing.T) {
 func ruleCommands(t *testing.T, w *world, s *shell) {
 	two, five := put(t, "two.yaml", rulesOf(2)), put(t, "five.yaml", rulesOf(5))
 	s.says(2, "rules export", "--domain is missing: no rules are published yet")
-	s.says(0, "rules publish "+two+" --note first", "api: version 1 is in force (publication 1)")
+	s.says(2, "rules publish "+two, "--yes is missing")
+	s.says(0, "rules publish "+two+" --yes --note first", "api: version 1 is in force (publication 1)")
 	s.says(0, "rules publish "+five+" --draft", "api: version 2 is kept, and not published")
-	s.says(1, "rules diff 2", "2/1m → 5/1m")
-	s.says(0, "rules publish "+five+" --if-match 1", "api: version 3 is in force (publication 2)")
-	s.says(6, "rules publish "+five+" --if-match 1", "412", "changed meanwhile", "--force")
+	s.says(1, "rules diff @2", "2/1m → 5/1m")
+	s.says(0, "rules publish "+five+" --yes --if-match 1", "api: version 3 is in force (publication 2)", "2/1m → 5/1m")
+	s.says(0, "rules publish "+five+" --yes", "api: version 3 is in force already")
+	s.says(6, "rules publish "+put(t, "six.yaml", rulesOf(6))+" --yes --if-match 1", "412", "changed meanwhile")
 	s.says(0, "rules list", "api", "DOMAIN")
 	s.says(0, "rules list --domain api", "VERSION", "first", "yes")
-	s.says(0, "rules show", "sha256", "limit: 5/1m")
+	s.says(0, "rules show @", "sha256", "limit: 5/1m")
 	s.says(1, "rules diff", "2/1m → 5/1m")
-	s.says(0, "rules diff 2 3", "No difference.")
+	s.says(0, "rules diff @2 @3", "No difference.")
+	s.says(2, "rules diff @2 "+five, "a file and a version cannot be compared")
 	w.awaitVersion(2)
 	s.says(0, "rules rollback --note few", "api: version 1 is in force (publication 3)")
 	w.awaitVersion(3)
 	if got := w.admits("zoe", 6); got != 2 {
 		t.Errorf("after the roll back %d of 6 pass, want 2", got)
 	}
-	s.says(6, "rules rollback 9", `there is no version 9 of the domain "api"`)
-	s.says(6, "rules show 9", `there is no version 9 of the domain "api"`)
-	s.says(2, "rules show nine", "must be a number from 1")
-	s.says(6, "rules publish "+put(t, "bad.yaml", "domain: api\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n"), "422", ":3:")
+	s.says(6, "rules rollback @9", `there is no version 9 of the domain "api"`)
+	s.says(6, "rules show @9", `there is no version 9 of the domain "api"`)
+	s.says(2, "rules show nine", "must be @ and a number from 1")
+	bad := put(t, "bad.yaml", "domain: api\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n")
+	s.says(6, "rules publish "+bad+" --yes", "422", ":3:")
 	out, _ := s.run("rules", "list", "--domain", "api", "-o", "json")
 	var view struct {
 		InForce  int `json:"in_force"`
 		Versions []struct{ Version int }
 	}
-	if err := json.Unmarshal([]byte(out), &view); err != nil || view.InForce != 1 || len(view.Versions) != 3 {
+	if err := json.Unmarshal([]byte(out), &view); err != nil || view.InForce != 1 || len(view.Versions) != 4 {
 		t.Errorf("as JSON it is %s (%v)", out, err)
 	}
 	sidecar := &shell{t: t}
-	sidecar.says(0, "rules --server "+w.sidecars[0].Debug, "per-user")
+	sidecar.says(0, "rules show --server "+w.sidecars[0].Debug, "per-user")
 }
 
 func peopleCommands(t *testing.T, w *world, s *shell) {
@@ -120,8 +124,8 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 	if out := s.says(0, "users show ann", "per day"); strings.Contains(out, "1000") {
 		t.Errorf("none does not remove a quota:\n%s", out)
 	}
-	s.says(6, "users set ann --quota-day 60 --if-match 1", "412", "--force")
-	s.says(0, "users set ann --quota-day none --force", "gold")
+	s.says(6, "users set ann --quota-day 60 --if-match 1", "412", "changed meanwhile")
+	s.says(0, "users set ann --quota-day none", "gold")
 	s.says(2, "users set ann --quota-day many", "must be a whole number or none")
 	s.says(6, "users show ben", `there is no user "ben" in the domain "api"`)
 	s.says(6, "tiers rm gold", "409", "it is in use")
@@ -134,11 +138,15 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 	made := s.says(0, "keys create ann-1 --user ann --expires 90d", "secret", "spw_", "shown this once")
 	s.says(6, "keys create ann-1 --user ann", "412")
 	s.says(0, "keys list --user ann", "ann-1", "valid", "PREFIX")
-	if strings.Contains(s.says(0, "keys list"), strings.TrimSpace(strings.SplitN(strings.SplitN(made, "secret", 2)[1], "\n", 2)[0])) {
+	_, made, _ = strings.Cut(made, "secret")
+	secret, _, _ := strings.Cut(made, "\n")
+	if strings.Contains(s.says(0, "keys list"), strings.TrimSpace(secret)) {
 		t.Error("a list of keys shows a secret")
 	}
-	s.says(0, "keys revoke ann-1", "revoked by")
-	s.says(6, "keys revoke ann-2", `there is no API key "ann-2"`)
+	s.says(0, "keys rotate ann-1 ann-2 --expires 30d --revoke", "ann-2", "secret", "spw_")
+	s.says(0, "keys show ann-1", "revoked by")
+	s.says(0, "keys rm ann-2", "revoked by")
+	s.says(6, "keys rm ann-3", `there is no key "ann-3"`)
 	s.says(6, "users rm ann", "409", "it is in use")
 	s.says(0, "users set ben --quota-hour 10 --burst 3", "burst")
 	s.says(0, "users list --prefix b", "ben")
@@ -149,12 +157,16 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 }
 
 func blockCommands(w *world, s *shell) {
-	s.says(2, "blocks add --reason no", "name one of --user")
-	s.says(0, "blocks add --user ann --for 1h --reason unpaid", "user", "unpaid", "until ")
-	s.says(6, "blocks add --ip 10.0.0.0/7", "wider than /8", "--wide")
-	s.says(0, "blocks add --ip 10.0.0.0/7 --wide", "10.0.0.0/7")
-	s.says(0, "blocks rm --ip 10.0.0.0/7")
-	s.says(0, "blocks add --ip 192.0.2.0/24", "ip", "192.0.2.0/24", "until it is unblocked")
+	s.says(2, "blocks set --reason no", "an argument is missing")
+	s.says(2, "block 192.0.2.7", "must be a user's name, or KIND/NAME")
+	s.says(2, "block ann --note no", "--note is for a sidecar alone")
+	s.says(0, "block ann --for 1h --dry-run", "nothing is changed: user ann in api", "after:  blocked until")
+	s.says(0, "block ann --for 1h --reason unpaid", "user ann in api", "before: none", "after:  blocked until ",
+		"unpaid")
+	s.says(6, "blocks set ip/10.0.0.0/7", "wider than /8")
+	s.says(0, "blocks set ip/10.0.0.0/7 --wide", "10.0.0.0/7")
+	s.says(0, "blocks rm ip/10.0.0.0/7")
+	s.says(0, "blocks set ip/192.0.2.0/24", "ip 192.0.2.0/24 in api", "blocked for ever")
 	s.says(0, "blocks list", "ann", "192.0.2.0/24")
 	servers.Await(s.t, "the block on all sidecars", func() error {
 		if w.admits("ann", 2) > 0 {
@@ -162,11 +174,17 @@ func blockCommands(w *world, s *shell) {
 		}
 		return nil
 	})
-	s.says(0, "blocks rm --user ann", "is removed")
-	s.says(0, "blocks rm --ip 192.0.2.0/24", "is removed")
-	s.says(6, "blocks rm --user ann", `there is no block of the user "ann"`)
-	s.says(0, "audit --kind user --name ann", "unblock", "block_reason: none → unpaid", "tier: none → gold")
-	s.says(0, "audit --domain api --limit 2 -o json", `"action": "unblock"`)
+	sidecar := &shell{t: s.t, sidecar: w.sidecars[0].Debug}
+	sidecar.says(6, "unblock ann", "409", "spillway blocks rm user/ann")
+	sidecar.says(6, "tier ann gold --dry-run", "409", "spillway users set ann")
+	s.says(0, "unblock ann", "after:  none")
+	s.says(0, "blocks rm ip/192.0.2.0/24", "after:  none")
+	s.says(6, "unblock ann", `there is no block of the user "ann"`)
+	s.says(0, "tier ann none", "before: tier gold", "after:  nothing")
+	s.says(0, "tier ann gold", "after:  tier gold")
+	s.says(2, "tenants set acme --tier gold", "a control keeps tiers of users")
+	s.says(0, "audit list --kind user --name ann", "unblock", "block_reason: none → unpaid", "tier: none → gold")
+	s.says(0, "audit list --domain api --limit 2 -o json", `"entries"`, `"action": "set"`)
 }
 
 // loadCommand loads users whole or not at all.
@@ -177,19 +195,30 @@ func loadCommand(t *testing.T, w *world, s *shell) {
 		fmt.Fprintf(&csv, "load-%04d,gold,,\n", i)
 	}
 	good := put(t, "users.csv", csv.String()+"\"odd, name\",,7,2\n")
-	s.says(0, "users load "+good+" --progress always", "3001 users: 3001 made, 0 changed, 0 the same as before", "lines are sent")
+	s.says(0, "users load "+good+" --progress always", "3001 users: 3001 made, 0 changed, 0 the same as before",
+		"lines are sent")
 	s.says(0, "users load "+good, "3001 users: 0 made, 0 changed, 3001 the same as before")
-	s.says(0, "users load "+put(t, "more.jsonl", `{"name": "odd, name", "quota_hour": 9}`+"\n\n"+`{"name": "new one"}`+"\n"), "2 users: 1 made, 1 changed, 0 the same as before")
-	wrong := put(t, "wrong.csv", "name,tier,quota_hour\na,gold,1\nb,gold,none\nc,nothing,3\n,gold,4\nd,gold\na,gold,-1\n")
-	s.says(6, "users load "+wrong, "422", "nothing was loaded; wrong lines: 4", `line 3: quota_hour is "none"`, "line 5: the name must have", "line 6: it has 2 fields", "line 7: quota_hour must be")
-	s.says(6, "users load "+put(t, "twice.csv", "name,tier\na,gold\nb,iron\na,gold\n"), `line 4: the name "a" is there more than once`, `line 3: there is no tier "iron"`)
+	more := put(t, "more.jsonl", `{"name": "odd, name", "quota_hour": 9}`+"\n\n"+`{"name": "new one"}`+"\n")
+	s.says(0, "users load "+more, "2 users: 1 made, 1 changed, 0 the same as before")
+	wrong := put(t, "wrong.csv", `name,tier,quota_hour
+a,gold,1
+b,gold,none
+c,nothing,3
+,gold,4
+d,gold
+a,gold,-1
+`)
+	s.says(6, "users load "+wrong, "422", "nothing was loaded; wrong lines: 4", `line 3: quota_hour is "none"`,
+		"line 5: the name must have", "line 6: it has 2 fields", "line 7: quota_hour must be")
+	twice := put(t, "twice.csv", "name,tier\na,gold\nb,iron\na,gold\n")
+	s.says(6, "users load "+twice, `line 4: the name "a" is there more than once`, `line 3: there is no tier "iron"`)
 	s.says(6, "users load "+put(t, "head.csv", "user\na\n"), `the column "user" is unknown`)
 	s.says(6, "users load "+put(t, "bad.jsonl", "{\"name\": \"a\"}\n{\"nam\": 1}\n"), "line 2: ", "nam")
 	s.says(2, "users load "+good+".gz", "--format csv or --format jsonl")
 	if out, _ := s.run("users", "list", "--prefix", "a"); strings.Count(out, "\n") != 2 {
 		t.Errorf("a load that was refused leaves users:\n%s", out)
 	}
-	s.says(0, "audit --kind user --limit 1", "load", "changed: none → 1, lines: none → 2, made: none → 1")
+	s.says(0, "audit list --kind user --limit 1", "load", "changed: none → 1, lines: none → 2, made: none → 1")
 	got := w.must("GET", "/v1/domains/api/users/load-2999", nil)
 	if got.body["tier"] != "gold" {
 		t.Errorf("the last user is %s", got.text)
@@ -224,29 +253,24 @@ func unpublishCommand(t *testing.T, w *world, s *shell) {
 	}
 	s.says(6, "rules export --domain api", "nothing is in force")
 	s.says(0, "usage show ann --domain api", "today")
-	s.says(0, "rules rollback 1 --domain api", "api: version 1 is in force (publication 5)")
+	s.says(0, "rules rollback @1 --domain api", "api: version 1 is in force (publication 5)")
 	w.awaitVersion(5)
 }
 
 // roundTrip imports the rule files of the examples, and exports them to the byte.
 func roundTrip(t *testing.T, s *shell) {
 	const examples = "examples/rules"
-	s.says(0, "rules import "+examples, "is in force (publication")
-	if out := s.says(0, "rules import "+examples, "is in force already"); strings.Contains(out, "publication") {
-		t.Errorf("importing again publishes:\n%s", out)
+	s.says(0, "rules publish "+examples+" --yes", "is in force (publication")
+	out := s.says(0, "rules publish "+examples+" --yes", "is in force already")
+	if strings.Contains(out, "publication") {
+		t.Errorf("publishing again publishes:\n%s", out)
 	}
 	folder := t.TempDir()
 	s.says(0, "rules export --to "+folder)
-	written, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(os.ReadDir(folder))(t)
 	texts := map[string]bool{}
 	for _, e := range written {
-		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(folder, e.Name())))(t)
 		texts[string(text)] = true
 	}
 	files, err := filepath.Glob(filepath.Join(servers.Root(t), examples, "*.yaml"))
@@ -254,15 +278,12 @@ func roundTrip(t *testing.T, s *shell) {
 		t.Fatalf("%d examples: %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		if !texts[string(text)] {
 			t.Errorf("%s does not come back to the byte", file)
 		}
 	}
-	s.says(0, "rules import "+folder, "is in force already")
+	s.says(0, "rules publish "+folder+" --yes", "is in force already")
 }
 
 // TestCommandsAndRoles asks a control that has tokens.
@@ -270,10 +291,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	var lines bytes.Buffer
 	files := map[string]string{}
 	for _, role := range []string{"viewer", "operator", "admin"} {
-		out, err := exec.Command(servers.SpillwayBin(t), "control", "token", role, "the-"+role).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.Command(servers.SpillwayBin(t), "tokens", "create", role, "the-"+role).Output())(t)
 		secret, line, _ := strings.Cut(string(out), "\n")
 		files[role] = put(t, "token", secret+"\n")
 		lines.WriteString(line)
@@ -289,17 +307,14 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.says(6, "users set ann --domain api", "403", "the-viewer has the role viewer, and this needs the role operator")
 	s.says(6, "users load "+users+" --domain api", "403", "needs the role operator")
 	s.token = files["operator"]
-	s.says(6, "rules publish "+rules, "403", "needs the role admin")
+	s.says(6, "rules publish "+rules+" --yes", "403", "needs the role admin")
 	s.says(0, "users load "+users+" --domain api", "1 made")
 	s.token = files["admin"]
-	s.says(0, "rules publish "+rules, "version 1 is in force")
-	s.says(0, "audit --domain api", "the-operator", "the-admin")
+	s.says(0, "rules publish "+rules+" --yes", "version 1 is in force")
+	s.says(0, "audit list --domain api", "the-operator", "the-admin")
 	// A token that is taken out of the file is refused, at once after a signal, which does not end the control.
 	viewer, others, _ := strings.Cut(lines.String(), "\n")
-	err := os.WriteFile(tokens, []byte(others), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(others), 0o600))
 	for range 3 {
 		w.controls[0].Send(t, syscall.SIGHUP)
 	}
@@ -312,10 +327,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.says(0, "rules list", "DOMAIN")
 	s.token = files["viewer"]
 	s.says(6, "rules list", "401")
-	err = os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600))
 	servers.Await(t, "a token for one domain", func() error {
 		text, code := s.run("rules", "list", "--domain", "api")
 		if code != 6 || !strings.Contains(text, "the domains other alone") {

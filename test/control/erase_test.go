@@ -16,16 +16,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// The people of these tests, in words that stand nowhere else.
+// The people of these tests, in words that occur in nothing else.
 const gone, stays = "annabelle-7f3a", "bartholomew-2c1d"
 
-// TestEraseLeavesNoTrace erases a user who has left traces everywhere, without and with KEY_SECRET, and then searches every table, every key of Redis and every
-// file itself. The traces of another user stay.
+// TestEraseLeavesNoTrace erases a user who has left traces everywhere, without and with KEY_SECRET, and then searches
+// every table, every key of Redis and every file itself. The traces of another user stay.
 func TestEraseLeavesNoTrace(t *testing.T) {
 	for name, secret := range map[string]string{"plain": "", "hashed": "a secret of sixteen bytes and more"} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +35,10 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			w.trace(stays)
 			w.archive()
 			places := w.erase(gone, 0)
-			for _, p := range []string{"streams in Redis", "api_keys", "users", "audit", "events", "usage_minutes", "identity_hours", "usage_of_another_room", "events_restored", "outbox", "counters in Redis", "archive"} {
+			for _, p := range []string{
+				"streams in Redis", "api_keys", "profiles", "audit", "events", "usage_minutes", "identity_hours",
+				"usage_of_another_room", "events_restored", "records in Redis", "counters in Redis", "archive",
+			} {
 				if places[p].Removed == 0 {
 					t.Errorf("nothing was removed from %s: %v", p, places)
 				}
@@ -42,7 +46,10 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			if left := w.find(gone); len(left) > 0 {
 				t.Errorf("after the erasure there are traces in %v", left)
 			}
-			for _, p := range []string{"table users", "table api_keys", "table audit", "table events", "table usage_minutes", "table usage_of_another_room", "Redis", "archive"} {
+			for _, p := range []string{
+				"table profiles", "table api_keys", "table audit", "table events", "table usage_minutes",
+				"table usage_of_another_room", "Redis", "archive",
+			} {
 				if found := w.find(stays); !strings.Contains(strings.Join(found, "\n"), p) {
 					t.Errorf("the traces of another are gone from %s: there are %v", p, found)
 				}
@@ -66,16 +73,17 @@ func TestEraseReportsWhatIsLeft(t *testing.T) {
 	w.archive()
 	w.readArchive()
 	w.controls[0].End(t)
-	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL, "REDIS_URL="+w.redis.Addr)}
+	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL,
+		"REDIS_URL="+w.redis.Addr)}
 	if places := w.erase(gone, 1); places["archive"].Left == 0 {
 		t.Errorf("nothing is left in the archive: %v", places)
 	}
-	for _, args := range [][]string{{}, {"--user", "a", "--identity", "ip:192.0.2.1"}, {"--identity", "user"}, {"api"}} {
-		if out, code := w.spillway(append([]string{"control", "erase", "--domain", "api"}, args...)...); code != 2 {
+	for _, args := range [][]string{{}, {"a", "ip/192.0.2.1"}, {"user/"}, {"192.0.2.1"}} {
+		if out, code := w.spillway(append([]string{"erasures", "create", "--domain", "api"}, args...)...); code != 2 {
 			t.Errorf("erase %v ends with %d: %s", args, code, out)
 		}
 	}
-	if out, code := w.spillway("control", "erase", "--domain", "api", "--identity", "planet:mars"); code == 0 {
+	if out, code := w.spillway("erasures", "create", "--domain", "api", "planet/mars"); code == 0 {
 		t.Errorf("a planet is erased: %s", out)
 	}
 }
@@ -93,8 +101,10 @@ func (w *eraseWorld) readArchive() {
 		{0, `"rows": 5,`, []string{"list", "-o", "json"}},
 		{0, "1 files, 5 rows, 0 files that differ", []string{"verify", day}},
 		{0, "0 files, 0 rows", []string{"verify", "2001-01"}},
-		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5", []string{"query", "--identity", "user:" + gone, "--from", day}},
-		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-2","sequence":1,`, []string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
+		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5",
+			[]string{"query", "--identity", "user:" + gone, "--from", day}},
+		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-2","sequence":1,`,
+			[]string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
 		{0, "[]\n", []string{"query", "--to", day, "-o", "json"}},
 		{0, "5 rows of 1 files are in events_restored", []string{"restore", day}},
 		{0, "  0 %, 0 lines", []string{"restore", month, "--progress", "always"}},
@@ -124,14 +134,14 @@ func (w *eraseWorld) readArchive() {
 	}
 }
 
-// recorderLock is the number of the advisory lock of the control that copies the record.
-const recorderLock = 7_269_310_517_334_086
+// copyLock is the number of the advisory lock of the control that copies usage and events.
+const copyLock = 7_269_310_517_334_086
 
 // eraseWorld is a world with an archive in a folder.
 type eraseWorld struct {
 	*world
 	folder string
-	keys   descriptors.RecordKeys
+	keys   keys.Names
 	secret string
 	old    time.Time // a day of a partition that is old enough
 	db     *pgx.Conn
@@ -141,26 +151,35 @@ type eraseWorld struct {
 
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
-	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
+	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret,
+		keys: keys.NewNames("", []byte(secret))}
 	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
 	w.world = &world{t: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
-	db, err := pgx.Connect(ctx, w.postgres.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(ctx, w.postgres.URL))(t)
 	t.Cleanup(func() { _ = db.Close(ctx) })
 	w.db = db
-	w.exec(`SELECT pg_advisory_lock($1)`, recorderLock) // so that what is in the streams stays there until it is erased
+	w.exec(`SELECT pg_advisory_lock($1)`, copyLock) // so that what is in the streams stays there until it is erased
 	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
-	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
+	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr,
+		"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
-	w.partitions(now)
+	w.awaitPartition("events_" + now.Format("2006_01"))
+	w.awaitPartition("usage_minutes_" + now.Format("2006_01"))
 	w.exec(`CREATE TABLE usage_of_another_room (domain text, identity text, requests bigint)`)
 	w.must("POST", versions, map[string]any{"text": rulesOf(50)})
 	w.awaitVersion(1)
 	return w
+}
+
+// awaitPartition waits until the control has made a partition.
+func (w *eraseWorld) awaitPartition(name string) {
+	w.t.Helper()
+	servers.Await(w.t, "the partition "+name, func() error {
+		const there = `SELECT FROM pg_inherits WHERE inhrelid = to_regclass($1)`
+		return w.db.QueryRow(context.Background(), there, name).Scan()
+	})
 }
 
 // partitions makes the partitions of the month of a day.
@@ -168,12 +187,16 @@ func (w *eraseWorld) partitions(day time.Time) {
 	w.t.Helper()
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, table := range []string{"events", "usage_minutes"} {
-		w.exec(fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`, table, month.Format("2006_01"), month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+		w.exec(fmt.Sprintf(`DO $$ BEGIN
+			CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s');
+			EXCEPTION WHEN duplicate_table OR unique_violation THEN NULL; END $$`, table, month.Format("2006_01"),
+			month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
 	}
 }
 
 func (w *eraseWorld) env() []string {
-	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr, "CONTROL_ARCHIVE=" + w.folder, "KEY_SECRET=" + w.secret}
+	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr,
+		"CONTROL_ARCHIVE=" + w.folder, "KEY_SECRET=" + w.secret}
 }
 
 func (w *eraseWorld) exec(sql string, args ...any) {
@@ -199,8 +222,8 @@ func (w *eraseWorld) spillway(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// archive gives all who left traces old ones, and archives them. The control may do so at the same time, and drops the partitions then: they are made and
-// filled in one transaction.
+// archive gives all who left traces old ones, and archives them. The control may do so at the same time, and drops the
+// partitions then: they are made and filled in one transaction.
 func (w *eraseWorld) archive() {
 	w.t.Helper()
 	w.exec(`BEGIN`)
@@ -226,7 +249,7 @@ type erased struct{ Removed, Left int64 }
 // erase erases a user by the command, which has to end with that code.
 func (w *eraseWorld) erase(user string, want int) map[string]erased {
 	w.t.Helper()
-	out, code := w.spillway("control", "erase", "--domain", "api", "--user", user, "-o", "json")
+	out, code := w.spillway("erasures", "create", "--domain", "api", "user/"+user, "-o", "json")
 	var report struct {
 		Places []struct {
 			Place string
@@ -254,17 +277,22 @@ func (w *eraseWorld) trace(user string) {
 	w.traced = append(w.traced, identity)
 	w.record(time.Now().UTC(), identity)
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
-	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
+	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region)
+	  VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
-		fmt.Sprintf(`{"identities":[[%d,"api","",%q,"refused",1,1]],"endpoints":[],"caches":[]}`, time.Now().Unix()/60, identity): "usage",
-		fmt.Sprintf(`{"keys":[[%d,"api",%q,1,1]]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
-		fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity):  "events",
+		fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":%q,"outcome":"refused","requests":1,"cost":1}]}`,
+			time.Now().Unix()/60, identity): "usage",
+		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60,
+			w.keyName(user)): "usage",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`,
+			time.Now().UnixMicro(), identity): "events",
 	}
 	for text, stream := range rows {
-		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
+		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu",
+			"dropped", "0", "rows", text)
 	}
 	servers.Await(w.t, "the records of "+user, func() error {
-		if n := w.redis.Do(w.t, "EXISTS", w.keys.RecordKey("api", "user", user)); n != int64(1) {
+		if n := w.redis.Do(w.t, "EXISTS", w.keys.Record("api", "user", user)); n != int64(1) {
 			return fmt.Errorf("EXISTS answers %v", n)
 		}
 		return nil
@@ -289,15 +317,18 @@ func (w *eraseWorld) record(at time.Time, identity string) {
 	w.t.Helper()
 	w.sent++
 	for _, table := range []string{"events", "events_restored"} {
-		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5, 1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
+		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5,
+		  1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
 	}
-	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5, 5)`, at, identity)
-	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at, identity)
+	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5,
+	  5)`, at, identity)
+	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at,
+		identity)
 }
 
 // keyName is how usage names the API key of a user.
 func (w *eraseWorld) keyName(user string) string {
-	return w.keys.Identity(record.KeyKind, record.KeyOf(user+"-key"))
+	return w.keys.Identity(journal.KeyKind, journal.KeyOf(user+"-key"))
 }
 
 // find searches all tables, all of Redis and all files for a user, in clear and as the record names it.
@@ -305,16 +336,14 @@ func (w *eraseWorld) find(user string) (places []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	words := []string{user, strings.TrimPrefix(w.keys.Identity("user", user), "user:")}
-	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.RecordKey("api", "user", user), "rec1:{api|"), "}")
+	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.Record("api", "user", user), "rec1:{api|"), "}")
 	words = append(words, key, w.keyName(user))
-	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
+	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+	  AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	tables := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(w.t)
 	for _, word := range words {
 		for _, table := range tables {
 			var n int
@@ -347,7 +376,7 @@ func (w *eraseWorld) findElsewhere(word string) (places []string) {
 			places = append(places, "Redis: "+name)
 		}
 	}
-	err := filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
+	must.Do(w.t, filepath.WalkDir(w.folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -356,9 +385,6 @@ func (w *eraseWorld) findElsewhere(word string) (places []string) {
 			places = append(places, "archive: "+filepath.Base(path))
 		}
 		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 	return places
 }

@@ -15,11 +15,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// faultRows are the rows of the fault matrix that are about PostgreSQL. The short ones are part of make test, all of make test-control.
+// faultRows are the rows of the fault matrix that are about PostgreSQL. The short ones are part of make test, all of
+// make test-control.
 var faultRows = []struct {
 	id, name string
 	short    bool
@@ -48,12 +50,9 @@ func TestFaultRows(t *testing.T) {
 // do runs a statement in the database.
 func (w *world) do(sql string, args ...any) {
 	w.t.Helper()
-	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), w.postgres.URL))(w.t)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), sql, args...)
+	_, err := conn.Exec(context.Background(), sql, args...)
 	if err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
 	}
@@ -64,12 +63,13 @@ func (w *world) env() []string {
 	return []string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}
 }
 
-// awayAtStart starts a control and a sidecar while PostgreSQL is away. The control lives and is not ready, the sidecar decides; then PostgreSQL comes, with
-// an empty database.
+// awayAtStart starts a control and a sidecar while PostgreSQL is away. The control lives and is not ready, the sidecar
+// decides; then PostgreSQL comes, with an empty database.
 func awayAtStart(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	w.postgres.Kill(t)
-	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
+	w.sidecars = append(w.sidecars,
+		servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
 	c := servers.LaunchControl(t, w.env()...)
 	w.controls = append(w.controls, c)
 	servers.Await(t, "word that it is not ready", func() error {
@@ -94,8 +94,8 @@ func awayAtStart(t *testing.T) {
 	w.awaitVersion(1)
 }
 
-// awayAtRunTime stops PostgreSQL under load: decisions go on, changes are refused, the metrics show how stale Redis may be. What sidecars record meanwhile is
-// stored once PostgreSQL is back.
+// awayAtRunTime stops PostgreSQL under load: decisions continue, changes are refused, the metrics show how stale Redis
+// may be. What sidecars record meanwhile is stored once PostgreSQL is back.
 func awayAtRunTime(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 1)
 	w.must("POST", versions, map[string]any{"text": rulesOf(1_000_000)})
@@ -149,9 +149,11 @@ func (w *world) awaitProbes(want int) {
 	})
 }
 
-const addProbe = `INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'api', 'probe-' || n, 5, 'test' FROM generate_series($1::int, $2::int) AS n`
+const addProbe = `INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'api', 'probe-' || n, 5, 'test'
+  FROM generate_series($1::int, $2::int) AS n`
 
-// sessionsKilled ends the sessions of the leader, that which listens among them, while 1,000 changes are made: none is missed.
+// sessionsKilled ends the sessions of the leader, that which listens among them, while 1,000 changes are made: none is
+// missed.
 func sessionsKilled(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	w.do(`INSERT INTO domains (name, created_by) VALUES ('api', 'test')`)
@@ -159,7 +161,8 @@ func sessionsKilled(t *testing.T) {
 	for n := 1; n <= changes; n += step {
 		w.do(addProbe, n, n+step-1)
 		if n%(4*step) == 1 {
-			w.do(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()`)
+			w.do(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+			  AND pid <> pg_backend_pid()`)
 		}
 	}
 	w.awaitProbes(changes)
@@ -168,17 +171,16 @@ func sessionsKilled(t *testing.T) {
 // throughProxy starts a control that reaches PostgreSQL through a proxy.
 func (w *world) throughProxy() *servers.Proxy {
 	w.t.Helper()
-	u, err := url.Parse(w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(w.postgres.URL))(w.t)
 	proxy := servers.StartProxy(w.t, u.Host)
 	u.Host = proxy.Addr
-	w.controls = append(w.controls, servers.StartControl(w.t, "CONTROL_DATABASE_URL="+u.String(), "REDIS_URL="+w.redis.Addr))
+	w.controls = append(w.controls,
+		servers.StartControl(w.t, "CONTROL_DATABASE_URL="+u.String(), "REDIS_URL="+w.redis.Addr))
 	return proxy
 }
 
-// blackHole swallows all that the control's connections carry, while 1,000 changes are made. The connections stay dead; new ones work.
+// blackHole swallows all that the control's connections carry, while 1,000 changes are made. The connections stay dead;
+// new ones work.
 func blackHole(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	proxy := w.throughProxy()
@@ -199,7 +201,8 @@ func blackHole(t *testing.T) {
 	w.awaitRows(0, "events", 10)
 }
 
-// balance compares what sidecars have sent with what became of it: sent = stored + queued, in rows of entries of a given number of rows.
+// balance compares what sidecars have sent with what became of it: sent = stored + queued, in rows of entries of a
+// given number of rows.
 func (w *world) balance(stream string, sent, rows int64) {
 	w.t.Helper()
 	var stored, queued int64
@@ -258,7 +261,7 @@ func (w *world) awaitFailure() {
 	servers.Await(w.t, "a failure of the copy", func() error {
 		m, err := servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
 		if err == nil && m.Sum("spillway_control_record_failures_total") == 0 {
-			err = errors.New("there is none")
+			err = errors.New("a failure is not counted yet")
 		}
 		return err
 	})
@@ -269,10 +272,7 @@ var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 // memory is what a control takes, in KiB.
 func (w *world) memory() int64 {
 	w.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.controls[0].Process.Process.Pid))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", w.controls[0].Process.Process.Pid)))(w.t)
 	n, _ := strconv.ParseInt(resident.FindStringSubmatch(string(text))[1], 10, 64)
 	return n
 }
@@ -284,7 +284,8 @@ func readOnly(t *testing.T) {
 		w.do(`ALTER SYSTEM SET default_transaction_read_only = on`)
 		w.do(`SELECT pg_reload_conf()`)
 		servers.Await(t, "a database that refuses writes", func() error {
-			if got := w.call(0, "PUT", "/v1/domains/api/users/ann", map[string]any{}, "If-Match", "*"); got.status != 503 {
+			if got := w.call(0, "PUT", "/v1/domains/api/users/ann", map[string]any{}, "If-Match",
+				"*"); got.status != 503 {
 				return errors.New(got.text)
 			}
 			return nil
@@ -298,8 +299,10 @@ func readOnly(t *testing.T) {
 // diskFull makes the database refuse all rows as one without room does (53100).
 func diskFull(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
-	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
-	w.faulty(func() { w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`) }, func() { w.do(`DROP TRIGGER no_room ON events`) })
+	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	  RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+	w.faulty(func() { w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`) },
+		func() { w.do(`DROP TRIGGER no_room ON events`) })
 }
 
 // slowDatabase makes each answer of the database 5 seconds late.
@@ -326,15 +329,18 @@ func slowDatabase(t *testing.T) {
 	}
 }
 
-// streamFull lets the stream drop entries while the database refuses them: each is counted as missing once a later one is stored.
+// streamFull lets the stream drop entries while the database refuses them: each is counted as missing once a later one
+// is stored.
 func streamFull(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
-	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$`)
+	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room'
+	  USING ERRCODE = '53100'; END $$`)
 	w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	const sent, kept, rows = 300, 100, 10
 	for n := int64(1); n <= sent; n++ {
 		e := happened("one", n, time.Now(), rows)
-		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(record.EventsStream), "MAXLEN", strconv.Itoa(kept), "*"}, e.Fields()...)...)
+		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(journal.EventsStream), "MAXLEN", strconv.Itoa(kept),
+			"*"}, e.Fields()...)...)
 	}
 	w.awaitFailure()
 	w.do(`DROP TRIGGER no_room ON events`)
@@ -344,8 +350,8 @@ func streamFull(t *testing.T) {
 	}
 }
 
-// deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The other one takes over, and the first
-// one writes nothing when it goes on.
+// deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The
+// other one takes over, and the first one writes nothing when it continues.
 func deposedLeader(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	copier := -1
@@ -376,12 +382,12 @@ func deposedLeader(t *testing.T) {
 		t.Errorf("there are %d events, want 2000", got)
 	}
 	servers.Await(t, "one that copies", func() error {
-		said := []string{}
+		answers := []string{}
 		for i := range w.controls {
-			said = append(said, fmt.Sprint(w.call(i, "GET", "/v1/record", nil).body["copies"]))
+			answers = append(answers, fmt.Sprint(w.call(i, "GET", "/v1/record", nil).body["copies"]))
 		}
-		if strings.Count(strings.Join(said, " "), "true") != 1 {
-			return fmt.Errorf("%v copy", said)
+		if strings.Count(strings.Join(answers, " "), "true") != 1 {
+			return fmt.Errorf("%v copy", answers)
 		}
 		return nil
 	})

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -26,11 +26,13 @@ func (w *world) check(sidecar int, key string) (codes.Code, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	r, err := auth.NewAuthorizationClient(conn).Check(context.Background(), &auth.CheckRequest{Attributes: &auth.AttributeContext{
-		ContextExtensions: map[string]string{"domain": "api"},
-		Source:            &auth.AttributeContext_Peer{Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{Address: "192.0.2.1"}}}},
-		Request:           &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{Method: "GET", Path: "/", Headers: map[string]string{"x-api-key": key}}},
-	}})
+	r, err := auth.NewAuthorizationClient(conn).Check(context.Background(),
+		&auth.CheckRequest{Attributes: &auth.AttributeContext{
+			ContextExtensions: map[string]string{"domain": "api"},
+			Source:            peerAt("192.0.2.1"),
+			Request: &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{Method: "GET",
+				Path: "/", Headers: map[string]string{"x-api-key": key}}},
+		}})
 	if err != nil {
 		return 0, err
 	}
@@ -51,13 +53,15 @@ func (w *world) awaitCode(what, key string, want codes.Code) {
 	}
 }
 
-// TestAKeyWorksThroughASidecar makes a tier, a user and a key. The key is limited by the tier, then by the user's quota, then blocked, then
-// revoked.
+// TestAKeyWorksThroughASidecar makes a tier, a user and a key. The key is limited by the tier, then by the user's
+// quota, then blocked, then revoked.
 func TestAKeyWorksThroughASidecar(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	const d = "/v1/domains/api"
-	w.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 1000/1m }\n"})
-	w.must("PUT", d+"/tiers/small", map[string]any{"display_name": "Small", "price": 9.5, "limits": []any{map[string]any{"count": 3, "per": "1h"}}})
+	w.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { " +
+		"header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 1000/1m }\n"})
+	w.must("PUT", d+"/tiers/small",
+		map[string]any{"display_name": "Small", "price": 9.5, "limits": []any{map[string]any{"count": 3, "per": "1h"}}})
 	user := w.must("PUT", d+"/users/ann", map[string]any{"tier": "small"})
 	made := w.must("POST", d+"/keys", map[string]any{"id": "ann-1", "user": "ann"})
 	secret, _ := made.body["secret"].(string)
@@ -73,7 +77,8 @@ func TestAKeyWorksThroughASidecar(t *testing.T) {
 		t.Error("the audit shows the secret")
 	}
 	w.awaitCode("the limit of the tier", secret, codes.ResourceExhausted) // three pass, whichever sidecar they ask
-	user = w.must("PUT", d+"/users/ann", map[string]any{"tier": "small", "quota_hour": 1_000_000, "quota_day": 2_000_000, "quota_month": 30_000_000}, "If-Match", user.etag)
+	user = w.must("PUT", d+"/users/ann", map[string]any{"tier": "small", "quota_hour": 1_000_000,
+		"quota_day": 2_000_000, "quota_month": 30_000_000}, "If-Match", user.etag)
 	w.awaitCode("the quota of the user", secret, codes.OK)
 	block := w.must("PUT", d+"/blocks/user/ann", map[string]any{"reason": "unpaid"}, "If-Match", user.etag)
 	w.awaitCode("the block", secret, codes.PermissionDenied)
@@ -88,7 +93,9 @@ func TestAKeyWorksThroughASidecar(t *testing.T) {
 	w.awaitCode("the end of the block of the network", secret, codes.OK)
 	w.must("DELETE", d+"/keys/ann-1", nil, "If-Match", made.etag)
 	servers.Await(t, "the revocation", func() error {
-		got := w.send("http://"+w.sidecars[0].Debug, "POST", "/v1/explain", map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1", "headers": map[string]string{"x-api-key": secret}}})
+		got := w.send("http://"+w.sidecars[0].Debug, "POST", "/v1/explain",
+			map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1",
+				"headers": map[string]string{"x-api-key": secret}}})
 		if got.status != http.StatusOK || strings.Contains(got.text, "ann") {
 			return fmt.Errorf("the request is still of ann: %s", got.text)
 		}
@@ -106,12 +113,13 @@ func refusals(t *testing.T, w *world) {
 		body         any
 		want         int
 	}{
-		{"DELETE", d + "/tiers/small", nil, http.StatusPreconditionRequired},
+		{"DELETE", d + "/tiers/small", nil, http.StatusConflict},
 		{"PUT", d + "/users/eve", map[string]any{"tier": "nowhere"}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"quota_hour": -1}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"burst": 5}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/users/eve", map[string]any{"quota_week": 5}, http.StatusBadRequest},
-		{"PUT", d + "/tiers/big", map[string]any{"limits": []any{map[string]any{"count": 1}}}, http.StatusUnprocessableEntity},
+		{"PUT", d + "/tiers/big", map[string]any{"limits": []any{map[string]any{"count": 1}}},
+			http.StatusBadRequest},
 		{"POST", d + "/keys", map[string]any{"id": "k", "user": "unknown"}, http.StatusUnprocessableEntity},
 		{"POST", d + "/keys", map[string]any{"id": "ann-1", "user": "ann"}, http.StatusPreconditionFailed},
 		{"PUT", d + "/blocks/ip/nowhere", map[string]any{}, http.StatusUnprocessableEntity},
@@ -134,17 +142,14 @@ func TestRolesBoundWhatTokensMayDo(t *testing.T) {
 	var lines []string
 	secrets := map[string]string{}
 	for _, role := range []string{"viewer", "operator", "admin"} {
-		secret, line, err := control.NewToken(role, "the-"+role)
+		secret, line, err := api.TokenFile.New(role, "the-"+role)
 		if err != nil {
 			t.Fatal(err)
 		}
 		secrets[role], lines = secret, append(lines, line)
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
-	err := os.WriteFile(file, []byte("# who may\n"+strings.Join(lines, "\n")+"\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("# who may\n"+strings.Join(lines, "\n")+"\n"), 0o600))
 	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+file)
 	for _, c := range []struct {
 		role, method, path string

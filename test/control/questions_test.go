@@ -8,27 +8,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 const recordSecret = "a secret of the record, long enough"
 
-// askedRecord is what the questions are asked about: $1 stands for the name of ann in the record, $2 for that of ben.
+// askedRecord is what the questions are asked about: $1 is the name of ann in the record, $2 that of ben.
 var askedRecord = []string{
-	`INSERT INTO events SELECT now() - (i || ' minutes')::interval, 'one', i, 0, 'api', 'refused', 'per-user', $1, '', '', 'GET', '/orders', 5, 5, 1, 429, 2.5, 0.2, 'eu', 1 FROM generate_series(1, 3) i`,
-	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 10, 0, 'api', 'blocked', 'per-user', $2, '', '', 'POST', '/carts', 5, 5, 1, 403, 0, 0.2, 'eu', 1`,
-	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 11, i, 'api', 'allowed', 'per-user', $2, '', '', 'GET', '/orders', 5, 5, 1, 200, 0, 0.2, 'eu', 100 FROM generate_series(1, 9) i`,
-	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 12, i, 'other', 'refused', 'per-user', $2, '', '', 'GET', '/others', 5, 5, 1, 429, 0, 0.2, 'eu', 1 FROM generate_series(1, 9) i`,
-	`INSERT INTO events SELECT now() - interval '25 hours', 'one', 13, i, 'api', 'refused', 'per-user', $2, '', '', 'GET', '/old', 5, 5, 1, 429, 0, 0.2, 'eu', 1 FROM generate_series(1, 9) i`,
+	`INSERT INTO events SELECT now() - (i || ' minutes')::interval, 'one', i, 0, 'api', 'refused', 'per-user', $1, '',
+	  '', 'GET', '/orders', 5, 5, 1, 429, 2.5, 0.2, 'eu', 1 FROM generate_series(1, 3) i`,
+	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 10, 0, 'api', 'blocked', 'per-user', $2, '', '',
+	  'POST', '/carts', 5, 5, 1, 403, 0, 0.2, 'eu', 1`,
+	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 11, i, 'api', 'allowed', 'per-user', $2, '', '',
+	  'GET', '/orders', 5, 5, 1, 200, 0, 0.2, 'eu', 100 FROM generate_series(1, 9) i`,
+	`INSERT INTO events SELECT now() - interval '5 minutes', 'one', 12, i, 'other', 'refused', 'per-user', $2, '', '',
+	  'GET', '/others', 5, 5, 1, 429, 0, 0.2, 'eu', 1 FROM generate_series(1, 9) i`,
+	`INSERT INTO events SELECT now() - interval '25 hours', 'one', 13, i, 'api', 'refused', 'per-user', $2, '', '',
+	  'GET', '/old', 5, 5, 1, 429, 0, 0.2, 'eu', 1 FROM generate_series(1, 9) i`,
 	`INSERT INTO usage_minutes SELECT date_trunc('minute', now(), 'UTC'), 'api', '', $1, 'allowed', 7, 14`,
 	`INSERT INTO usage_hours SELECT date_trunc('hour', now(), 'UTC'), 'api', '', $1, 'allowed', 7, 14`,
 	`INSERT INTO usage_hours SELECT date_trunc('hour', now(), 'UTC'), 'api', '', $1, 'refused', 3, 3`,
 	`INSERT INTO usage_hours SELECT date_trunc('hour', now(), 'UTC'), 'api', 'per-user', $1, 'allowed', 7, 14`,
-	`INSERT INTO usage_hours SELECT date_trunc('month', now(), 'UTC') - interval '1 hour', 'api', '', $1, 'allowed', 50, 50`,
+	`INSERT INTO usage_hours SELECT date_trunc('month', now(), 'UTC') - interval '1 hour', 'api', '', $1, 'allowed', 50,
+	  50`,
 	// 98 latencies of at most 1 µs and two of at most 1.1 µs, in two days: p99 is the latter.
-	`INSERT INTO endpoint_days SELECT date_trunc('day', now(), 'UTC') - d * interval '1 day', 'api', 'per-user', '/orders', 'refused', 50, 50, '{49,1}' FROM generate_series(0, 1) d`,
-	`INSERT INTO endpoint_days SELECT date_trunc('day', now(), 'UTC') - interval '9 days', 'api', 'per-user', '/orders', 'refused', 50, 50, '{0,0,0,0,50}'`,
+	`INSERT INTO endpoint_days SELECT date_trunc('day', now(), 'UTC') - d * interval '1 day', 'api', 'per-user',
+	  '/orders', 'refused', 50, 50, '{49,1}' FROM generate_series(0, 1) d`,
+	`INSERT INTO endpoint_days SELECT date_trunc('day', now(), 'UTC') - interval '9 days', 'api', 'per-user', '/orders',
+	  'refused', 50, 50, '{0,0,0,0,50}'`,
 }
 
 // askWorld is a control plane with a record whose identities are hidden.
@@ -37,15 +45,17 @@ func askWorld(t *testing.T) *world {
 	w := newWorld(t, 1, 0, "KEY_SECRET="+recordSecret)
 	w.must("POST", versions, map[string]any{"text": rulesOf(2), "note": "the first"})
 	w.must("POST", versions, map[string]any{"text": rulesOf(4), "note": "more"}, "If-Match", `"1"`)
-	w.must("POST", versions, map[string]any{"text": rulesOf(4) + "  - { name: other, scope: user, limit: 9/1s }\n", "note": "another rule"}, "If-Match", `"2"`)
+	w.must("POST", versions, map[string]any{"text": rulesOf(4) + "  - { name: other, scope: user, limit: 9/1s }\n",
+		"note": "another rule"}, "If-Match", `"2"`)
 	w.must("PUT", published, map[string]any{"version": 1, "note": "too many"}, "If-Match", `"3"`)
 	w.must("PUT", "/v1/domains/api/users/ann", map[string]any{"quota_day": 20, "quota_month": 1000})
 	ctx, db := context.Background(), connect(t, w.postgres)
-	keys := descriptors.NewRecordKeys("", []byte(recordSecret))
+	keys := keys.NewNames("", []byte(recordSecret))
 	ann, ben := keys.Identity("user", "ann"), keys.Identity("user", "ben")
 	servers.Await(t, "the months of the record, and the name of ann", func() error {
 		var named int
-		err := db.QueryRow(ctx, `SELECT count(*) FROM users, pg_inherits WHERE identity = $1 AND inhparent = 'usage_minutes'::regclass`, ann).Scan(&named)
+		err := db.QueryRow(ctx, `SELECT count(*) FROM users, pg_inherits WHERE identity = $1
+		  AND inhparent = 'usage_minutes'::regclass`, ann).Scan(&named)
 		if err == nil && named == 0 {
 			err = fmt.Errorf("ann is not named %s yet", ann)
 		}
@@ -108,7 +118,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 // question asks by the command, and returns the rows that it prints, with single spaces.
 func (w *world) question(ask string) []string {
 	w.t.Helper()
-	args := append(strings.Fields("control ask --domain api --control "+w.controls[0].URL), strings.Fields(ask)...)
+	args := append(strings.Fields("reports show --domain api --control "+w.controls[0].URL), strings.Fields(ask)...)
 	out, err := exec.Command(servers.SpillwayBin(w.t), args...).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("ask %s: %v\n%s", ask, err, out)

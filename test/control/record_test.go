@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -20,42 +21,48 @@ import (
 const full = servers.Full
 
 // recordKeys are those of a world without a secret.
-var recordKeys = descriptors.NewRecordKeys("", nil)
+var recordKeys = keys.NewNames("", nil)
 
 // send appends an entry to a stream of the record, as a sidecar does.
-func (w *world) sendEntry(stream string, e record.Entry) {
+func (w *world) sendEntry(stream string, e journal.Entry) {
 	w.t.Helper()
 	w.redis.Do(w.t, append([]string{"XADD", recordKeys.Shared(stream), "*"}, e.Fields()...)...)
 }
 
 // used is an entry of usage: a user was admitted and refused so often, within a minute.
-func used(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) record.Entry {
-	u := &record.Usage{}
+func used(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
+	u := &journal.Rows{}
 	for _, one := range []struct {
 		outcome  string
 		requests int64
 	}{{"allowed", admitted}, {"refused", refused}} {
 		if one.requests > 0 {
-			u.Identities = append(u.Identities, record.IdentityRow{Minute: at.Unix() / 60, Domain: "api", Identity: recordKeys.Identity("user", user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
-			row := record.EndpointRow{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Endpoint: "/orders", Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
+			u.Identities = append(u.Identities, journal.Row{Minute: at.Unix() / 60, Domain: "api",
+				Name: recordKeys.Identity("user",
+					user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
+			row := journal.Row{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Name: "/orders",
+				Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
 			row.Latency.Add(2*time.Millisecond, one.requests)
 			u.Endpoints = append(u.Endpoints, row)
 		}
 	}
-	u.Caches = []record.CacheRow{{Minute: at.Unix() / 60, Cache: "denials", Hits: 9, Misses: 1}}
-	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalUsage(u)}
+	u.Caches = []journal.Row{{Minute: at.Unix() / 60, Name: "denials", Hits: 9, Misses: 1}}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: u.Marshal()}
 }
 
 // happened is an entry of events.
-func happened(sidecar string, sequence int64, at time.Time, count int) record.Entry {
-	var events []record.Event
+func happened(sidecar string, sequence int64, at time.Time, count int) journal.Entry {
+	var events []journal.Event
 	for n := range count {
-		events = append(events, record.Event{
-			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: recordKeys.Identity("user", "u"+strconv.Itoa(n%10)), IP: "192.0.2.1",
-			Method: "GET", Endpoint: "/orders", Count: 5, Limit: 5, Cost: 1, Status: 429, RetryAfter: 2, Latency: 300, Weight: 1,
+		events = append(events, journal.Event{
+			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user",
+			Identity: recordKeys.Identity("user", "u"+strconv.Itoa(n%10)), IP: "192.0.2.1",
+			Method: "GET", Endpoint: "/orders", Count: 5, Limit: 5, Cost: 1, Status: 429, RetryAfter: 2, Latency: 300,
+			Weight: 1,
 		})
 	}
-	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalEvents(events)}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu",
+		Rows: (&journal.Rows{Events: events}).Marshal()}
 }
 
 // awaitRows waits until the record has so many rows of a stream, with so many in the queue.
@@ -90,19 +97,17 @@ func (w *world) rowsOf(control int, stream string) (int64, error) {
 // query reads one number of the database.
 func (w *world) query(sql string, args ...any) (n int64) {
 	w.t.Helper()
-	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), w.postgres.URL))(w.t)
 	defer conn.Close(context.Background())
-	err = conn.QueryRow(context.Background(), sql, args...).Scan(&n)
+	err := conn.QueryRow(context.Background(), sql, args...).Scan(&n)
 	if err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
 	}
 	return n
 }
 
-// TestTheRecordAnswers appends what sidecars append, and asks the control about it by its API, its metrics and the command.
+// TestTheRecordAnswers appends what sidecars append, and asks the control about it by its API, its metrics and the
+// command.
 func TestTheRecordAnswers(t *testing.T) {
 	w := newWorld(t, 1, 0, "CONTROL_ARCHIVE="+t.TempDir())
 	servers.Inside(t, 30*time.Minute, 50*time.Second) // days in Kolkata begin at 18:30 UTC
@@ -113,13 +118,14 @@ func TestTheRecordAnswers(t *testing.T) {
 	w.sendEntry("usage", used("one", 1, "ann", now, 30, 4))
 	w.sendEntry("usage", used("one", 1, "ann", now, 30, 4)) // its reply was lost
 	w.sendEntry("usage", used("two", 1, "ann", now, 10, 0))
-	w.sendEntry("usage", record.Entry{Sidecar: "two", Sequence: 2, Rows: []byte("poison")})
+	w.sendEntry("usage", journal.Entry{Sidecar: "two", Sequence: 2, Rows: []byte("poison")})
 	w.sendEntry("events", happened("one", 1, now, 25))
 	w.awaitRows(0, "usage", 8)
 	w.awaitRows(0, "events", 25)
 	usage := w.must("GET", d+"/users/ann/usage", nil)
 	today, _ := usage.body["today"].(map[string]any)
-	if today["admitted"] != 40.0 || today["refused"] != 4.0 || today["left"] != 60.0 || usage.body["timezone"] != "Asia/Kolkata" || usage.body["exceeded_count"] != 4.0 {
+	if today["admitted"] != 40.0 || today["refused"] != 4.0 || today["left"] != 60.0 ||
+		usage.body["timezone"] != "Asia/Kolkata" || usage.body["exceeded_count"] != 4.0 {
 		t.Errorf("usage against quota is %s, want 40 admitted, 4 refused, 60 left", usage.text)
 	}
 	if month, _ := usage.body["month"].(map[string]any); month["left"] != 960.0 {
@@ -138,7 +144,8 @@ func TestTheRecordAnswers(t *testing.T) {
 	got := w.must("GET", d+"/statistics?by=rule&step=total", nil)
 	rows, _ := got.body["statistics"].([]any)
 	first, _ := rows[0].(map[string]any)
-	if p99, _ := first["p99"].(float64); first["name"] != "per-user" || first["requests"] != 44.0 || p99 < 1.9 || p99 > 2.1 {
+	if p99, _ := first["p99"].(float64); first["name"] != "per-user" || first["requests"] != 44.0 || p99 < 1.9 ||
+		p99 > 2.1 {
 		t.Errorf("the statistics are %s, want 44 requests with p99 of 2 ms", got.text)
 	}
 	if got := w.must("GET", "/v1/caches?step=day", nil); !strings.Contains(got.text, `"hits": 18`) {
@@ -195,15 +202,20 @@ func (w *world) events(t *testing.T, d string) {
 	if len(seen) != 25 || pages != 3 {
 		t.Errorf("%d pages have %d events, want 3 with 25", pages, len(seen))
 	}
-	for filter, want := range map[string]int{"user=u3": 3, "user=u9": 2, "ip=192.0.2.1": 25, "rule=other": 0, "outcome=refused&method=GET&endpoint=/orders": 25, "to=2020-01-01": 0} {
+	for filter, want := range map[string]int{"user=u3": 3, "user=u9": 2, "ip=192.0.2.1": 25, "rule=other": 0,
+		"outcome=refused&method=GET&endpoint=/orders": 25, "to=2020-01-01": 0} {
 		got := w.must("GET", d+"/events?"+filter, nil)
 		if list, _ := got.body["events"].([]any); len(list) != want {
 			t.Errorf("%s finds %d, want %d", filter, len(list), want)
 		}
 	}
-	for _, wrong := range []string{"/events?cursor=x", "/events?from=yesterday", "/usage?step=week", "/usage?user=a&identity=b", "/usage?from=2000-01-01&step=minute", "/statistics?by=planet", "/events?from=2026-02-01&to=2026-01-01"} {
-		if got := w.call(0, "GET", d+wrong, nil); got.status != 422 {
-			t.Errorf("%s answers %d: %s", wrong, got.status, got.text)
+	for wrong, status := range map[string]int{
+		"/events?from=yesterday": 400, "/usage?step=week": 400, "/statistics?by=planet": 400, "/events?cursor=x": 422,
+		"/usage?user=a&identity=b": 422, "/usage?from=2000-01-01&step=minute": 422,
+		"/events?from=2026-02-01&to=2026-01-01": 422,
+	} {
+		if got := w.call(0, "GET", d+wrong, nil); got.status != status {
+			t.Errorf("%s answers %d, want %d: %s", wrong, got.status, status, got.text)
 		}
 	}
 }
@@ -215,12 +227,16 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	var err error
 	servers.Await(t, "all changes in Redis", func() error {
 		m, err = servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
-		if err == nil && m.Sum("spillway_control_outbox_rows") > 0 {
-			err = fmt.Errorf("%d changes are not", m.Sum("spillway_control_outbox_rows"))
+		if err == nil && m.Sum("spillway_control_waiting_changes") > 0 {
+			err = fmt.Errorf("%d changes are not", m.Sum("spillway_control_waiting_changes"))
 		}
 		return err
 	})
-	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "erasures_open": 0} {
+	for name, want := range map[string]int64{
+		"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1,
+		"record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1,
+		"record_queued_entries": 0,
+		"erasures_open":         0} {
 		if got := m.Sum("spillway_control_" + name); got != want {
 			t.Errorf("spillway_control_%s is %d, want %d", name, got, want)
 		}
@@ -232,7 +248,8 @@ func (w *world) metricsAndCommand(t *testing.T) {
 		}
 		return err
 	})
-	if last := time.Unix(m.Sum("spillway_control_archive_last_run_timestamp_seconds"), 0); time.Since(last) > time.Hour || m.Sum("spillway_control_archive_partitions_total") != 0 {
+	if last := time.Unix(m.Sum("spillway_control_archive_last_run_timestamp_seconds"),
+		0); time.Since(last) > time.Hour || m.Sum("spillway_control_archive_partitions_total") != 0 {
 		t.Errorf("the last run of the archive was at %v", last)
 	}
 	s := &shell{t: t, control: w.controls[0].URL}

@@ -1,4 +1,5 @@
-// Package control_test starts the control plane with a real PostgreSQL, a real Redis and real sidecars, and uses it as its callers do.
+// Package control_test starts the control plane with a real PostgreSQL, a real Redis and real sidecars, and uses it as
+// its callers do.
 package control_test
 
 import (
@@ -36,10 +37,12 @@ func newWorldOn(t testing.TB, postgres *servers.Postgres, controls, sidecars int
 	t.Helper()
 	w := &world{t: t, postgres: postgres, redis: servers.StartRedis(t)}
 	for range controls {
-		w.controls = append(w.controls, servers.StartControl(t, append([]string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}, env...)...))
+		w.controls = append(w.controls, servers.StartControl(t,
+			append([]string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}, env...)...))
 	}
 	for range sidecars {
-		w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
+		w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr,
+			"STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
 	}
 	return w
 }
@@ -91,7 +94,7 @@ func try(url, method, path string, body any, headers ...string) (answer, error) 
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	got := answer{status: response.StatusCode, etag: response.Header.Get("ETag"), text: string(text)}
-	_ = json.Unmarshal(text, &got.body) // some answers have no body
+	_ = json.Unmarshal(text, &got.body) // some answers are empty
 	return got, err
 }
 
@@ -143,7 +146,8 @@ func (w *world) askBy(sidecar int, user, key string) bool {
 	if key != "" {
 		entries = append(entries, map[string]string{"key": "api_key", "value": key})
 	}
-	got := w.send("http://"+w.sidecars[sidecar].HTTP, "POST", "/json", map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": entries}}})
+	got := w.send("http://"+w.sidecars[sidecar].HTTP, "POST", "/json",
+		map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": entries}}})
 	if got.status != http.StatusOK && got.status != http.StatusTooManyRequests {
 		w.t.Fatalf("/json answers %d: %s", got.status, got.text)
 	}

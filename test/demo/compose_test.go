@@ -1,8 +1,6 @@
-package main
+package demo
 
 import (
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,257 +8,147 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// nothing is an environment in which no variable is set.
-func nothing(string) (string, bool) { return "", false }
-
-// ours is the demo's compose file, as a user reads it who has set nothing.
-func ours(t *testing.T) *Compose {
-	t.Helper()
-	c, err := ReadCompose(filepath.Join(servers.Root(t), "examples", "envoy", "docker-compose.yaml"), nothing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+// service is what these tests read of a service of docker-compose.yaml. test/demo/schema checks the whole file.
+type service struct {
+	Image         string
+	Build         any
+	Environment   map[string]string
+	Volumes       []string
+	Ports, Expose []string
 }
 
-func mounts(t *testing.T, c *Compose, s *Service) []Mount {
+func folder(t *testing.T) string {
 	t.Helper()
-	all, err := c.Mounts(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return filepath.Join(servers.Root(t), "examples", "envoy")
 }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
-func TestTheCast(t *testing.T) {
-	var names []string
-	for _, s := range ours(t).Services {
-		names = append(names, s.Name)
-		if s.Build == nil && !regexp.MustCompile(`:v?\d+\.\d+[\w.-]*$`).MatchString(s.Image) {
-			t.Errorf("service %s: image %s has no version: what was tested today must be what runs tomorrow", s.Name, s.Image)
-		}
+// compose reads docker-compose.yaml for a user who has set no variables.
+func compose(t *testing.T) map[string]service {
+	t.Helper()
+	text := read(t, filepath.Join(folder(t), "docker-compose.yaml"))
+	text = regexp.MustCompile(`\$\{[A-Z0-9_]+:-([^}]*)\}`).ReplaceAllString(text, "$1")
+	var all struct{ Services map[string]service }
+	err := yaml.Unmarshal([]byte(text), &all)
+	if err != nil || len(all.Services) != 9 {
+		t.Fatalf("docker-compose.yaml has %d services, want 9 (%v)", len(all.Services), err)
 	}
-	want := []string{"redis", "upstream", "sidecar-1", "sidecar-2", "envoy", "prometheus", "grafana", "otel-collector", "jaeger"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("services (-want +got):\n%s", diff)
+	return all.Services
+}
+
+func TestImagesHaveVersions(t *testing.T) {
+	for name, s := range compose(t) {
+		if s.Build == nil && !regexp.MustCompile(`:v?\d+\.\d+[\w.-]*$`).MatchString(s.Image) {
+			t.Errorf("service %s: image %s needs a version: what was tested today must be what runs tomorrow", name,
+				s.Image)
+		}
 	}
 }
 
 // A container engine makes a folder of a source that does not exist, and the program finds that in place of its file.
-func TestMountsExistAndAreUsed(t *testing.T) {
-	c := ours(t)
-	byImage := map[string]string{"grafana/grafana": "/etc/grafana/provisioning/"} // folders that an image reads unasked
-	for i := range c.Services {
-		s := &c.Services[i]
-		for _, m := range mounts(t, c, s) {
-			_, err := os.Stat(m.Source)
-			if err != nil {
-				t.Errorf("service %s mounts what does not exist: %v", s.Name, err)
-			}
-			asked := strings.Join(s.Command, " ") + " " + strings.Join(slices.Collect(maps.Values(s.Environment)), " ")
-			image, _, _ := strings.Cut(s.Image, ":")
-			if folder := byImage[image]; !strings.Contains(asked, m.Target) && (folder == "" || !strings.HasPrefix(m.Target, folder)) {
-				t.Errorf("service %s: nothing reads %s", s.Name, m.Target)
+func TestMountsExist(t *testing.T) {
+	for name, s := range compose(t) {
+		for _, mount := range s.Volumes {
+			source, _, _ := strings.Cut(mount, ":")
+			if _, err := os.Stat(filepath.Join(folder(t), source)); err != nil {
+				t.Errorf("service %s: %v", name, err)
 			}
 		}
 	}
 }
 
-// listens is the ports on which a service's program really listens.
-func listens(t *testing.T, c *Compose, s *Service) []int {
-	t.Helper()
-	known := map[string][]int{
-		"redis": {6379}, "prom/prometheus": {9090}, "grafana/grafana": {3000}, "jaegertracing/jaeger": {16686, 4317, 4318},
-	}
-	image, _, _ := strings.Cut(s.Image, ":")
-	switch {
-	case s.Build != nil:
-		cfg, err := settings.FromEnvironment(environ(s), "sidecar")
-		if err != nil {
-			t.Fatalf("service %s: %v", s.Name, err)
-		}
-		return []int{int(cfg.Listen.Port), int(cfg.Listen.GRPCPort), int(cfg.Listen.DebugPort)}
-	case image == "envoyproxy/envoy":
-		return portsIn(t, c, s, `\{address: 0\.0\.0\.0, port_value: (\d+)\}`)
-	case image == "otel/opentelemetry-collector":
-		return portsIn(t, c, s, `endpoint: "0\.0\.0\.0:(\d+)"`)
-	default:
-		return known[image]
-	}
-}
-
-// portsIn finds the ports in the files that a service mounts.
-func portsIn(t *testing.T, c *Compose, s *Service, expression string) []int {
-	t.Helper()
-	var ports []int
-	for _, m := range mounts(t, c, s) {
-		for _, match := range regexp.MustCompile(expression).FindAllStringSubmatch(read(t, m.Source), -1) {
-			var port int
-			_, err := fmt.Sscan(match[1], &port)
-			if err != nil {
-				t.Fatal(err)
+// Nothing here has a password, so ports are published on loopback, each once.
+func TestPortsArePublishedOnLoopback(t *testing.T) {
+	taken := map[string]string{}
+	for name, s := range compose(t) {
+		for _, port := range s.Ports {
+			parts := strings.Split(port, ":")
+			if len(parts) != 3 || parts[0] != "127.0.0.1" {
+				t.Fatalf("service %s: port %s must be 127.0.0.1:host:container", name, port)
 			}
-			ports = append(ports, port)
-		}
-	}
-	return ports
-}
-
-func environ(s *Service) []string {
-	var all []string
-	for name, value := range s.Environment {
-		all = append(all, name+"="+value)
-	}
-	return all
-}
-
-func TestPortsAreThoseTheProgramsListenOn(t *testing.T) {
-	c := ours(t)
-	outside := map[int]string{}
-	for i := range c.Services {
-		s := &c.Services[i]
-		open, err := s.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		real := listens(t, c, s)
-		for _, port := range open {
-			if !slices.Contains(real, port) {
-				t.Errorf("service %s opens port %d, and its program listens on %v", s.Name, port, real)
+			if other := taken[parts[1]]; other != "" {
+				t.Errorf("services %s and %s are both published on port %s", name, other, parts[1])
 			}
-		}
-		published, err := s.Published()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range published {
-			if p.Address != loopback {
-				t.Errorf("service %s is published on %s: nothing here has a password", s.Name, p.Address)
-			}
-			if other := outside[p.Host]; other != "" {
-				t.Errorf("services %s and %s are both published on port %d", s.Name, other, p.Host)
-			}
-			outside[p.Host] = s.Name
+			taken[parts[1]] = name
 		}
 	}
 }
 
-// Whatever one service calls another by must be that service's name and an open port of it.
+var (
+	envoyAddress = regexp.MustCompile(`\{address: ([A-Za-z0-9.-]+), port_value: (\d+)\}`)
+	hostPort     = regexp.MustCompile(`\b([a-z][a-z0-9-]*):(\d+)\b`)
+	callsOthers  = regexp.MustCompile(`targets: \[|url: http://|endpoint: [a-z]`)
+)
+
+// TestServicesFindEachOther: a name:port in a configuration must be an open port of a service.
 func TestServicesFindEachOther(t *testing.T) {
-	c := ours(t)
-	for i := range c.Services {
-		s := &c.Services[i]
-		for name, value := range s.Environment {
-			for _, match := range hostPort.FindAllString(value, -1) {
-				reachable(t, c, "service "+s.Name+": "+name, match)
-			}
-		}
-		for _, m := range mounts(t, c, s) {
-			if filepath.Ext(m.Source) != ".yaml" {
-				continue
-			}
-			for _, found := range references(read(t, m.Source)) {
-				reachable(t, c, m.Source, found)
-			}
+	all := compose(t)
+	references := map[string][][]string{}
+	for name, s := range all {
+		for variable, value := range s.Environment {
+			references[name+": "+variable] = hostPort.FindAllStringSubmatch(value, -1)
 		}
 	}
-}
-
-// references are the name:port pairs of a configuration of Envoy, Prometheus, Grafana or the collector.
-func references(text string) []string {
-	var all []string
-	for _, match := range address.FindAllStringSubmatch(text, -1) {
-		if match[1] != "0.0.0.0" {
-			all = append(all, match[1]+":"+match[2])
-		}
-	}
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		if regexp.MustCompile(`targets: \[|url: http://|endpoint: [a-z]`).MatchString(line) {
-			all = append(all, hostPort.FindAllString(line, -1)...)
-		}
-	}
-	return all
-}
-
-func reachable(t *testing.T, c *Compose, who, addr string) {
-	t.Helper()
-	name, port, _ := strings.Cut(addr, ":")
-	s := c.Service(name)
-	if s == nil {
-		t.Errorf("%s names %s, and there is no such service", who, addr)
-		return
-	}
-	open, err := s.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(open, func(p int) bool { return fmt.Sprint(p) == port }) {
-		t.Errorf("%s names %s, and that service opens %v", who, addr, open)
-	}
-}
-
-// Each configuration that calls others has as many references as it seems to: the test above is no empty one.
-func TestReferencesAreSeen(t *testing.T) {
 	for file, want := range map[string]int{
-		"demo.yaml": 4, "prometheus.yaml": 3, "grafana/datasources.yaml": 2, "otel-collector.yaml": 1, "upstream.yaml": 0,
+		"demo.yaml": 4, "prometheus.yaml": 3, "grafana/datasources.yaml": 2, "otel-collector.yaml": 1,
 	} {
-		got := references(read(t, filepath.Join(ours(t).Folder, file)))
-		if len(got) != want {
-			t.Errorf("%s names %v, want %d services", file, got, want)
+		for line := range strings.Lines(read(t, filepath.Join(folder(t), file))) {
+			line, _, _ = strings.Cut(line, "#")
+			for _, found := range envoyAddress.FindAllStringSubmatch(line, -1) {
+				if found[1] != "0.0.0.0" {
+					references[file] = append(references[file], found)
+				}
+			}
+			if callsOthers.MatchString(line) {
+				references[file] = append(references[file], hostPort.FindAllStringSubmatch(line, -1)...)
+			}
+		}
+		if len(references[file]) != want {
+			t.Errorf("%s names %v, want %d services", file, references[file], want)
 		}
 	}
-}
-
-// otel are the variables of OpenTelemetry's specification that its SDK reads by itself; the others are in the sidecar's Config.
-var otel = []string{"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"}
-
-// grafana are the settings of grafana.ini that the demo may set: GF_SECTION_KEY.
-var grafana = []string{
-	"GF_AUTH_ANONYMOUS_ENABLED", "GF_AUTH_ANONYMOUS_ORG_ROLE", "GF_AUTH_DISABLE_LOGIN_FORM", "GF_ANALYTICS_REPORTING_ENABLED",
-	"GF_ANALYTICS_CHECK_FOR_UPDATES", "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH",
-}
-
-func TestEnvironmentNamesExist(t *testing.T) {
-	c := ours(t)
-	for i := range c.Services {
-		s := &c.Services[i]
-		known := grafana
-		if s.Build != nil {
-			known = append(settings.Variables(), otel...)
-		}
-		for name := range s.Environment {
-			if !slices.Contains(known, name) {
-				t.Errorf("service %s sets %s, which nothing reads", s.Name, name)
+	for where, found := range references {
+		for _, to := range found {
+			s, ok := all[to[1]]
+			open := slices.ContainsFunc(s.Ports, func(port string) bool { return strings.HasSuffix(port, ":"+to[2]) })
+			if !ok || !open && !slices.Contains(s.Expose, to[2]) {
+				t.Errorf("%s names %s, which is not an open port of a service", where, to[0])
 			}
 		}
 	}
 }
 
 func TestSidecarsTakeTheirEnvironment(t *testing.T) {
-	c := ours(t)
+	all := compose(t)
 	for _, name := range []string{"sidecar-1", "sidecar-2"} {
-		cfg, err := settings.FromEnvironment(environ(c.Service(name)), "sidecar")
-		if err != nil {
-			t.Fatalf("service %s: %v", name, err)
+		known := append(settings.Variables(), "OTEL_SERVICE_NAME") // its SDK reads that one
+		var env []string
+		for variable, value := range all[name].Environment {
+			env = append(env, variable+"="+value)
+			if !slices.Contains(known, variable) {
+				t.Errorf("service %s sets %s, which nothing reads", name, variable)
+			}
 		}
-		if len(cfg.Warnings) > 0 {
-			t.Errorf("service %s: %v", name, cfg.Warnings)
+		cfg, err := settings.FromEnvironment(env, "sidecar")
+		if err != nil || len(cfg.Warnings) > 0 {
+			t.Errorf("service %s: %v %v", name, err, cfg.Warnings)
+		}
+		open := []string{"8080", "8081", "6070"}
+		if !slices.Equal(all[name].Expose, open) || cfg.Listen.Port != 8080 || cfg.Listen.GRPCPort != 8081 ||
+			cfg.Listen.DebugPort != 6070 {
+			t.Errorf("service %s opens %v and listens on %+v, want %v", name, all[name].Expose, cfg.Listen, open)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"encoding/json"
@@ -26,13 +26,13 @@ func decode(t *testing.T, file string, into any) {
 
 func TestEnvoyTakesItsConfigurations(t *testing.T) {
 	for _, name := range []string{"demo.yaml", "upstream.yaml"} {
-		servers.ValidateEnvoy(t, filepath.Join(ours(t).Folder, name))
+		servers.ValidateEnvoy(t, filepath.Join(folder(t), name))
 	}
 }
 
 // Envoy takes the name of a cluster that does not exist, and then lets everything through.
 func TestDemoNamesItsOwnClusters(t *testing.T) {
-	text := read(t, filepath.Join(ours(t).Folder, "demo.yaml"))
+	text := read(t, filepath.Join(folder(t), "demo.yaml"))
 	all := regexp.MustCompile(`envoy_grpc: \{cluster_name: ([a-z]+)`).FindAllStringSubmatch(text, -1)
 	if len(all) != 3 {
 		t.Fatalf("demo.yaml names %d clusters for ext_authz, the rate limit service and traces", len(all))
@@ -45,7 +45,8 @@ func TestDemoNamesItsOwnClusters(t *testing.T) {
 }
 
 func TestPrometheusTakesItsConfiguration(t *testing.T) {
-	out, err := exec.Command("promtool", "check", "config", filepath.Join(ours(t).Folder, "prometheus.yaml")).CombinedOutput()
+	out, err := exec.Command("promtool", "check", "config",
+		filepath.Join(folder(t), "prometheus.yaml")).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool (of make tools) refuses prometheus.yaml: %v\n%s", err, out)
 	}
@@ -58,7 +59,7 @@ func TestCollectorsPipelinesAreWhole(t *testing.T) {
 			Pipelines map[string]struct{ Receivers, Processors, Exporters []string }
 		}
 	}
-	decode(t, filepath.Join(ours(t).Folder, "otel-collector.yaml"), &config)
+	decode(t, filepath.Join(folder(t), "otel-collector.yaml"), &config)
 	if len(config.Service.Pipelines) == 0 {
 		t.Fatal("the collector has no pipeline")
 	}
@@ -84,17 +85,16 @@ func whole(t *testing.T, what string, named []string, there map[string]any) {
 
 // The dashboard is where Grafana looks for it, and of a form that it loads without asking questions.
 func TestDashboardIsProvisioned(t *testing.T) {
-	c := ours(t)
-	s := c.Service("grafana")
-	var told struct {
+	s := compose(t)["grafana"]
+	var config struct {
 		Providers []struct{ Options struct{ Path string } }
 	}
-	decode(t, filepath.Join(c.Folder, "grafana", "dashboards.yaml"), &told)
+	decode(t, filepath.Join(folder(t), "grafana", "dashboards.yaml"), &config)
 	home := s.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-	if len(told.Providers) != 1 || told.Providers[0].Options.Path != path.Dir(home) {
-		t.Errorf("dashboards are provisioned from %v, and the first page is %s", told.Providers, home)
+	if len(config.Providers) != 1 || config.Providers[0].Options.Path != path.Dir(home) {
+		t.Errorf("dashboards are provisioned from %v, and the first page is %s", config.Providers, home)
 	}
-	at := slices.IndexFunc(mounts(t, c, s), func(m Mount) bool { return m.Target == home })
+	at := slices.IndexFunc(s.Volumes, func(mount string) bool { return strings.HasSuffix(mount, ":"+home+":ro") })
 	if at < 0 {
 		t.Fatalf("nothing is mounted at %s", home)
 	}
@@ -103,23 +103,25 @@ func TestDashboardIsProvisioned(t *testing.T) {
 		Panels     []any
 		Inputs     []any `json:"__inputs"`
 	}
-	file := mounts(t, c, s)[at].Source
+	source, _, _ := strings.Cut(s.Volumes[at], ":")
+	file := filepath.Join(folder(t), source)
 	err := json.Unmarshal([]byte(read(t, file)), &board)
 	if err != nil || board.UID == "" || board.Title == "" || len(board.Panels) == 0 || board.Inputs != nil {
-		t.Errorf("%s: uid %q, title %q, %d panels, inputs %v (%v)", file, board.UID, board.Title, len(board.Panels), board.Inputs, err)
+		t.Errorf("%s: uid %q, title %q, %d panels, inputs %v (%v)", file, board.UID, board.Title, len(board.Panels),
+			board.Inputs, err)
 	}
 }
 
 func TestDatasourcesDiffer(t *testing.T) {
-	var told struct {
+	var config struct {
 		Datasources []struct {
 			Name, UID, Type string
 			IsDefault       bool `yaml:"isDefault"`
 		}
 	}
-	decode(t, filepath.Join(ours(t).Folder, "grafana", "datasources.yaml"), &told)
+	decode(t, filepath.Join(folder(t), "grafana", "datasources.yaml"), &config)
 	seen, defaults := map[string]bool{}, 0
-	for _, d := range told.Datasources {
+	for _, d := range config.Datasources {
 		if seen[d.UID] || d.UID == "" || d.Name == "" || d.Type == "" {
 			t.Errorf("datasource %+v is not whole, or there twice", d)
 		}

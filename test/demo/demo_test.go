@@ -1,4 +1,5 @@
-package main
+// Package demo holds the demo of examples/envoy to what its pages promise.
+package demo
 
 import (
 	"errors"
@@ -13,70 +14,45 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-func TestMain(m *testing.M) {
-	code := servers.Main(m)
-	if built.bin != "" {
-		os.Remove(built.bin)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
-// built is the program, built once.
-var built struct {
-	sync.Once
-	bin string
-}
-
-func demoBin(t *testing.T) string {
-	t.Helper()
-	built.Do(func() {
-		file, err := os.CreateTemp("", "demo")
-		if err != nil {
-			t.Fatal(err)
-		}
-		file.Close()
-		built.bin = file.Name()
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", built.bin, "./test/demo")
-		cmd.Dir = servers.Root(t)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("build the demo: %v\n%s", err, out)
-		}
-	})
-	return built.bin
-}
-
-// demo is the program, started as `make demo` does but on free ports.
+// demo is examples/envoy/start.sh, started as `make demo` does but on free ports.
 type demo struct {
 	*servers.Process
 	tmp string // its TMPDIR
 }
 
-// anyPorts replaces the ports that docker-compose.yaml publishes.
-var anyPorts = []string{"ENVOY_PORT=0", "ENVOY_ADMIN_PORT=0", "SIDECAR_1_PORT=0", "SIDECAR_2_PORT=0"}
+// ports are the variables that change where start.sh and its children listen.
+var ports = []string{
+	"ENVOY_PORT", "ENVOY_ADMIN_PORT", "SIDECAR_1_PORT", "SIDECAR_2_PORT", "SIDECAR_1_GRPC_PORT", "SIDECAR_2_GRPC_PORT",
+	"SIDECAR_1_HTTP_PORT", "SIDECAR_2_HTTP_PORT", "REDIS_PORT", "UPSTREAM_PORT",
+}
 
-// launch starts the program and waits until it tells what to try, or ends.
+// launch starts the demo on free ports, but for those that env sets, and waits until it runs or fails.
 func launch(t *testing.T, env ...string) *demo {
 	t.Helper()
 	d := &demo{tmp: t.TempDir()}
-	cmd := exec.Command(demoBin(t))
+	cmd := exec.Command("examples/envoy/start.sh")
 	cmd.Dir = servers.Root(t)
-	// A second for Redis: the budget is not the point here, and a busy machine must not look like an outage.
-	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t), "SIDECAR_BIN="+servers.SidecarBin(t), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t),
+		"SIDECAR_BIN="+servers.SidecarBin(t))
+	for _, name := range ports {
+		cmd.Env = append(cmd.Env, name+"="+portOf(servers.FreeAddr(t)))
+	}
 	cmd.Env = append(cmd.Env, env...)
 	d.Process = servers.Start(t, cmd)
 	if awaitWords(d, "Ctrl-C ends it all.", "demo: ") == nil {
 		return d
 	}
-	t.Fatalf("the demo says neither that it runs nor why not:\n%s", d.Output())
+	t.Fatalf("the demo neither runs nor prints why:\n%s", d.Output())
 	return nil
 }
 
@@ -91,28 +67,29 @@ func awaitWords(d *demo, words ...string) error {
 		}
 		<-tick.C
 	}
-	return errors.New("not said")
+	return errors.New("not printed")
 }
 
-// start starts the demo on free ports. Between finding a port and listening on it another process may take it: then once more.
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
 func start(t *testing.T) *demo {
 	t.Helper()
-	for range 3 {
-		d := launch(t, anyPorts...)
-		if strings.Contains(d.Output(), "Ctrl-C ends it all.") {
-			return d
-		}
+	d := launch(t)
+	if !strings.Contains(d.Output(), "Ctrl-C ends it all.") {
+		t.Fatalf("the demo does not start:\n%s", d.Output())
 	}
-	t.Fatal("the demo does not start")
-	return nil
+	return d
 }
 
-// found is the first group of an expression in what the program said.
+// found is the first group of an expression in the output.
 func (d *demo) found(t *testing.T, expression string) string {
 	t.Helper()
 	match := regexp.MustCompile(expression).FindStringSubmatch(d.Output())
 	if match == nil {
-		t.Fatalf("the demo does not say %s:\n%s", expression, d.Output())
+		t.Fatalf("the demo does not print %s:\n%s", expression, d.Output())
 	}
 	return match[1]
 }
@@ -134,11 +111,8 @@ func (d *demo) script(t *testing.T, name string) string {
 func (d *demo) pids(t *testing.T) []int {
 	t.Helper()
 	var all []int
-	for _, match := range regexp.MustCompile(`(?m)^  (\S+) +pid (\d+) `).FindAllStringSubmatch(d.Output(), -1) {
-		pid, err := strconv.Atoi(match[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, match := range regexp.MustCompile(`(?m)^  (\S+) +pid (\d+)$`).FindAllStringSubmatch(d.Output(), -1) {
+		pid := must.Get(strconv.Atoi(match[2]))(t)
 		all = append(all, pid)
 	}
 	if len(all) != 5 {
@@ -230,10 +204,8 @@ func (d *demo) survives(t *testing.T) {
 
 // noErrors fails when Envoy could not ask: requests that pass for that reason look like any other.
 func (d *demo) noErrors(t *testing.T) {
-	r, err := http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|ext_authz.error|failure_mode_allowed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|" +
+		"ext_authz.error|failure_mode_allowed"))(t)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil || len(text) > 0 {
@@ -253,47 +225,23 @@ func early(t *testing.T) {
 	}
 }
 
-// When something ends that was not told to, a demo that seems to run would be a puzzle.
+// When something ends that was not asked to end, a demo that seems to run would be a puzzle.
 func TestDemoEndsWithItsProcesses(t *testing.T) {
 	d := start(t)
 	pids := d.pids(t)
-	err := syscall.Kill(pids[1], syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pids[1], syscall.SIGKILL))
 	if code := d.Exit(t); code != 1 || !strings.Contains(d.Output(), "demo: upstream ended") {
 		t.Errorf("without its upstream the demo ends with %d, want 1 and why:\n%s", code, d.Output())
 	}
 	d.gone(t, pids)
 }
 
-// However the demo ends, nothing stays behind.
-func TestDemoTakesItsProcessesAlong(t *testing.T) {
-	d := start(t)
-	pids := d.pids(t)
-	d.Send(t, syscall.SIGKILL)
-	d.Exit(t)
-	servers.Await(t, "the end of all processes", func() error {
-		for _, pid := range pids {
-			// They have no parent now; init may take its time to bury them.
-			state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err == nil && !strings.Contains(string(state), ") Z ") {
-				return fmt.Errorf("process %d is still there", pid)
-			}
-		}
-		return nil
-	})
-}
-
-func TestDemoTellsWhichPortIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestDemoNamesThePortThatIsTaken(t *testing.T) {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	d := launch(t, append(anyPorts[1:], "ENVOY_PORT="+port)...)
-	if code := d.Exit(t); code != 1 || !strings.Contains(d.Output(), "service envoy: port "+port) {
+	port := portOf(l.Addr().String())
+	d := launch(t, "ENVOY_PORT="+port)
+	if code := d.Exit(t); code != 1 || !strings.Contains(d.Output(), "port "+port+" is taken") {
 		t.Errorf("a port that is taken = %d, want 1 and which:\n%s", code, d.Output())
 	}
 }
@@ -305,10 +253,7 @@ func onLoopback(t *testing.T, pids []int) {
 		sockets := socketsOf(t, pid)
 		listening := 0
 		for _, family := range []string{"tcp", "tcp6"} {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family)))(t)
 			for line := range strings.Lines(string(text)) {
 				// sl local_address rem_address st … inode: 0A is LISTEN, 0100007F is 127.0.0.1.
 				fields := strings.Fields(line)
@@ -330,10 +275,7 @@ func onLoopback(t *testing.T, pids []int) {
 // socketsOf are the inodes of a process's sockets.
 func socketsOf(t *testing.T, pid int) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)))(t)
 	inodes := map[string]bool{}
 	for _, file := range files {
 		target, err := os.Readlink(file)

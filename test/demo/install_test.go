@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"os"
@@ -6,40 +6,38 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// fresh is a PATH with a shell and make, and none of the programs that the demo needs. apt-get notes what it is asked for.
+// fresh is a PATH with a shell and make, and none of the programs that the demo needs. apt-get notes what it is asked
+// for.
 func fresh(t *testing.T) (path, asked string) {
 	t.Helper()
 	folder := t.TempDir()
 	asked = filepath.Join(folder, "asked")
-	for _, name := range []string{"bash", "sh", "make", "env", "dirname", "mktemp", "rm", "mkdir", "mv", "chmod", "cat", "git"} {
-		program, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = os.Symlink(program, filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, name := range []string{"bash", "sh", "make", "env", "dirname", "mktemp", "rm", "mkdir", "mv", "chmod", "cat",
+		"git"} {
+		program := must.Get(exec.LookPath(name))(t)
+		must.Do(t, os.Symlink(program, filepath.Join(folder, name)))
 	}
 	for name, text := range map[string]string{
 		"apt-get": "#!/bin/sh\necho \"$@\" >>" + asked + "\n",
 		"id":      "#!/bin/sh\necho 0\n",
 	} {
-		err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
 	}
 	return folder, asked
 }
 
-// install runs a target of the Makefile as root of a machine that has nothing, but for Envoy, and returns what is installed.
+// install runs a target of the Makefile as root of a machine that has nothing, but for Envoy, and returns what is
+// installed.
 func install(t *testing.T, target string) string {
 	t.Helper()
 	path, asked := fresh(t)
-	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=") // that one is downloaded, not installed
+	// These are downloaded or built, not installed.
+	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=",
+		"SCHEMATHESIS=", "HELM=")
 	run.Env = []string{"PATH=" + path, "ENVOY_BIN=/bin/sh", "HOME=" + t.TempDir()}
 	out, err := run.CombinedOutput()
 	if err != nil {
@@ -53,10 +51,7 @@ func install(t *testing.T, target string) string {
 }
 
 func TestTheDemoInstallsOnlyWhatItUses(t *testing.T) {
-	text, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../Makefile"))(t)
 	if !strings.Contains(string(text), "\ndemo: demo-tools build ##") {
 		t.Error("the demo needs more than demo-tools and build")
 	}
@@ -73,7 +68,8 @@ func TestTheDemoInstallsOnlyWhatItUses(t *testing.T) {
 
 // TestWithoutRootTheMissingIsNamed: a person has to install it, and must be able to.
 func TestWithoutRootTheMissingIsNamed(t *testing.T) {
-	for name, want := range map[string]string{"id": "sudo apt-get install --no-install-recommends redis-server", "apt-get": "Install what your system calls them"} {
+	for name, want := range map[string]string{"id": "sudo apt-get install --no-install-recommends redis-server",
+		"apt-get": "Install what your system calls them"} {
 		path, _ := fresh(t)
 		err := os.Remove(filepath.Join(path, name))
 		if err == nil && name == "id" {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -24,10 +25,7 @@ func (d *demo) operates(t *testing.T) {
 	printed := answers(d.script(t, "operate.sh"))
 	pages := ""
 	for _, name := range []string{"operate.md", "test-rules.md"} {
-		page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", name)))(t)
 		pages += string(page)
 	}
 	shown := 0
@@ -50,14 +48,15 @@ func (d *demo) operates(t *testing.T) {
 func answers(output string) map[string]string {
 	all := map[string]string{}
 	for _, part := range strings.Split("\n"+output, "\n$ ")[1:] {
-		asked, said, _ := strings.Cut(part, "\n")
-		said, _, _ = strings.Cut(said, "\n== ")
-		all["$ "+asked] = said
+		asked, comment, _ := strings.Cut(part, "\n")
+		comment, _, _ = strings.Cut(comment, "\n== ")
+		all["$ "+asked] = comment
 	}
 	return all
 }
 
-// firstMissing is the first line that is not printed after the ones before it. A line that is … stands for any, and … in a line for any part.
+// firstMissing is the first line that is not printed after the ones before it. A line that is … means any, and … in a
+// line for any part.
 func firstMissing(want, got string) string {
 	lines := strings.Split(got, "\n")
 	for wanted := range strings.Lines(want) {
@@ -65,7 +64,8 @@ func firstMissing(want, got string) string {
 		if wanted == "…" || wanted == "" {
 			continue
 		}
-		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…", ".*"), " +") + " *$")
+		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…",
+			".*"), " +") + " *$")
 		for len(lines) > 0 && !like.MatchString(lines[0]) {
 			lines = lines[1:]
 		}

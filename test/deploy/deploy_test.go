@@ -1,4 +1,5 @@
-// Package deploy tests what is deployed beside the sidecar: alerts, dashboard, runbook and the image that manifests name.
+// Package deploy tests what is deployed beside the sidecar: alerts, dashboard, runbook and the image that manifests
+// name.
 package deploy
 
 import (
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // alert is one rule of deploy/prometheus/alerts.yaml.
@@ -28,10 +31,7 @@ type alert struct {
 // page returns a file of the tree.
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../..", name)))(t)
 	return string(text)
 }
 
@@ -106,14 +106,16 @@ func TestEveryAlertIsHeldToFireAndToStayQuiet(t *testing.T) {
 	}
 	for _, a := range alerts(t) {
 		if !fires[a.Alert] || !quiet[a.Alert] {
-			t.Errorf("%s: a test sees it fire: %v, and stay quiet: %v; want both", a.Alert, fires[a.Alert], quiet[a.Alert])
+			t.Errorf("%s: a test sees it fire: %v, and stay quiet: %v; want both", a.Alert, fires[a.Alert],
+				quiet[a.Alert])
 		}
 	}
 }
 
 func TestEveryAlertHasItsSectionInTheRunbook(t *testing.T) {
 	sections := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(page(t, "docs/guides/runbook.md"), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(page(t, "docs/guides/runbook.md"),
+		-1) {
 		sections[found[1]] = true
 	}
 	for _, a := range alerts(t) {
@@ -121,10 +123,13 @@ func TestEveryAlertHasItsSectionInTheRunbook(t *testing.T) {
 			t.Errorf("docs/guides/runbook.md has no section %s", a.Alert)
 		}
 		delete(sections, a.Alert)
-		if want := "docs/guides/runbook.md#" + strings.ToLower(a.Alert); !strings.HasSuffix(a.Annotations["runbook_url"], want) {
-			t.Errorf("%s has the runbook_url %q, want one that ends with %s", a.Alert, a.Annotations["runbook_url"], want)
+		if want := "docs/guides/runbook.md#" +
+			strings.ToLower(a.Alert); !strings.HasSuffix(a.Annotations["runbook_url"], want) {
+			t.Errorf("%s has the runbook_url %q, want one that ends with %s", a.Alert, a.Annotations["runbook_url"],
+				want)
 		}
-		if a.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) {
+		if a.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning", "info"},
+			a.Labels["severity"]) {
 			t.Errorf("%s needs a summary and a severity, and has %v and %v", a.Alert, a.Annotations, a.Labels)
 		}
 	}
@@ -166,7 +171,8 @@ func readDashboard(t *testing.T) *dashboard {
 func TestTheDashboardCanBeProvisioned(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID == "" || d.SchemaVersion < 30 || d.Inputs != nil {
-		t.Errorf("uid %q, schemaVersion %d, __inputs %v: want a uid, 30 or more, and none", d.UID, d.SchemaVersion, d.Inputs)
+		t.Errorf("uid %q, schemaVersion %d, __inputs %v: want a uid, 30 or more, and none", d.UID, d.SchemaVersion,
+			d.Inputs)
 	}
 	if first := d.Templating.List[0]; first.Type != "datasource" || first.Name != "datasource" {
 		t.Errorf("the first variable is %v, want the datasource", first)
@@ -219,7 +225,8 @@ func queries(t *testing.T) map[string]string {
 	for _, a := range alerts(t) {
 		all["alert "+a.Alert] = a.Expr
 	}
-	for i, found := range regexp.MustCompile(`(?m)^\| [^|]*\? \| (.*) \|$`).FindAllStringSubmatch(page(t, "docs/explain/observability.md"), -1) {
+	for i, found := range regexp.MustCompile(`(?m)^\| [^|]*\? \| (.*) \|$`).FindAllStringSubmatch(
+		page(t, "docs/explain/observability.md"), -1) {
 		for j, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(found[1], -1) {
 			all[fmt.Sprintf("docs/explain/observability.md, question %d, query %d", i+1, j+1)] = code[1]
 		}
@@ -238,10 +245,7 @@ func TestQueriesParse(t *testing.T) {
 		fmt.Fprintf(&rules, "  # %s\n  - {record: 'query:%d', expr: %s}\n", where, i, text)
 	}
 	folder := t.TempDir()
-	err := os.WriteFile(filepath.Join(folder, "queries.yaml"), []byte(rules.String()), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "queries.yaml"), []byte(rules.String()), 0o644))
 	promtool(t, folder, "check", "rules", "--lint=none", "queries.yaml")
 }
 
@@ -298,17 +302,16 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 	}
 }
 
-// TestManifestsNameTheImageOfTheChart: `latest` is a tag that no release makes, and would change pods one by one by itself.
+// TestManifestsNameTheImageOfTheChart: `latest` is a tag that no release makes, and would change pods one by one by
+// itself.
 func TestManifestsNameTheImageOfTheChart(t *testing.T) {
-	version := regexp.MustCompile(`(?m)^appVersion: (\S+)$`).FindStringSubmatch(page(t, "deploy/helm/spillway/Chart.yaml"))
+	version := regexp.MustCompile(`(?m)^appVersion: (\S+)$`).FindStringSubmatch(
+		page(t, "deploy/helm/spillway/Chart.yaml"))
 	if version == nil {
 		t.Fatal("Chart.yaml has no appVersion")
 	}
 	image := regexp.MustCompile(`image: ghcr\.io/spillway-mesh/spillway(\S*)`)
-	files, err := filepath.Glob("../../examples/*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../../examples/*/*.yaml"))(t)
 	found := 0
 	for _, file := range files {
 		for _, m := range image.FindAllStringSubmatch(page(t, strings.TrimPrefix(file, "../../")), -1) {

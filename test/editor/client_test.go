@@ -1,5 +1,5 @@
-// Package editor shows that an editor finds mistakes in a rule file: the YAML language server, which editors run, checks files
-// against docs/reference/rules.schema.json.
+// Package editor shows that an editor finds mistakes in a rule file: the YAML language server, which editors run,
+// checks files against docs/reference/rules.schema.json.
 package editor
 
 import (
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -54,21 +55,16 @@ type server struct {
 // start runs the language server and greets it.
 func start(t *testing.T) *server {
 	t.Helper()
-	program := filepath.Join(servers.Root(t), ".tools", "yaml-language-server", "node_modules", "yaml-language-server", "bin", "yaml-language-server")
+	program := filepath.Join(servers.Root(t), ".tools", "yaml-language-server", "node_modules", "yaml-language-server",
+		"bin", "yaml-language-server")
 	_, err := os.Stat(program)
 	if err != nil {
 		t.Fatalf("the YAML language server is missing: run make tools: %v", err)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", program, "--stdio")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
 	err = cmd.Start()
 	if err != nil {
 		t.Fatalf("start the YAML language server: %v", err)
@@ -86,14 +82,15 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// greet opens the session. The server asks for the settings of the editor, which are its defaults without the list of schemas
-// that it would fetch.
+// greet opens the session. The server asks for the settings of the editor, which are its defaults without the list of
+// schemas that it would fetch.
 func (s *server) greet(t *testing.T) {
 	t.Helper()
 	s.send(t, message{ID: json.RawMessage("1"), Method: "initialize", Params: params(t, map[string]any{
 		"processId": os.Getpid(), "rootUri": nil,
 		"capabilities": map[string]any{
-			"workspace":    map[string]any{"configuration": true, "didChangeConfiguration": map[string]any{"dynamicRegistration": true}},
+			"workspace": map[string]any{"configuration": true,
+				"didChangeConfiguration": map[string]any{"dynamicRegistration": true}},
 			"textDocument": map[string]any{"publishDiagnostics": map[string]any{}},
 		},
 	})})
@@ -104,10 +101,7 @@ func (s *server) greet(t *testing.T) {
 
 func params(t *testing.T, value any) json.RawMessage {
 	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(t)
 	return text
 }
 
@@ -168,14 +162,12 @@ func (s *server) answer(t *testing.T, m message) {
 		s.send(t, message{ID: m.ID, Result: json.RawMessage("null")})
 		return
 	}
-	err := json.Unmarshal(m.Params, &asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(m.Params, &asked))
 	settings := []any{}
 	for _, item := range asked.Items {
 		if item.Section == "yaml" {
-			settings = append(settings, map[string]any{"validate": true, "schemaStore": map[string]any{"enable": false, "url": ""}})
+			settings = append(settings, map[string]any{"validate": true, "schemaStore": map[string]any{"enable": false,
+				"url": ""}})
 			continue
 		}
 		settings = append(settings, map[string]any{})
@@ -183,7 +175,8 @@ func (s *server) answer(t *testing.T, m message) {
 	s.send(t, message{ID: m.ID, Result: settings})
 }
 
-// open opens a text as the file of that name, which need not exist, and returns what the server calls it. A name is opened once.
+// open opens a text as the file of that name, which need not exist, and returns what the server calls it. A name is
+// opened once.
 func (s *server) open(t *testing.T, file, text string) (uri string) {
 	t.Helper()
 	uri = "file://" + filepath.ToSlash(file)
@@ -205,22 +198,20 @@ func (s *server) findings(t *testing.T, uri string) []finding {
 			URI      string    `json:"uri"`
 			Findings []finding `json:"diagnostics"`
 		}
-		err := json.Unmarshal(m.Params, &found)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(m.Params, &found))
 		s.found[found.URI] = found.Findings
 	}
 }
 
-// check returns what the server finds in each of the texts. They stand in no file, but beside the example rules, from where the
-// modeline finds the schema.
+// check returns what the server finds in each of the texts. They are in no file, but beside the example rules, from
+// where the modeline finds the schema.
 func (s *server) check(t *testing.T, texts ...string) (all [][]finding) {
 	t.Helper()
 	var opened []string
 	for _, text := range texts {
 		s.opened++
-		opened = append(opened, s.open(t, filepath.Join(servers.Root(t), "examples", "rules", fmt.Sprintf("text-%d.yaml", s.opened)), text))
+		opened = append(opened,
+			s.open(t, filepath.Join(servers.Root(t), "examples", "rules", fmt.Sprintf("text-%d.yaml", s.opened)), text))
 	}
 	for _, uri := range opened {
 		all = append(all, s.findings(t, uri))

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -23,10 +24,7 @@ func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -39,7 +37,7 @@ func glob(t *testing.T, parts ...string) []string {
 	return files
 }
 
-// TestExamplesAreFine opens each rule file of the examples as it stands, and those within their manifests.
+// TestExamplesAreFine opens each rule file of the examples, and those within their manifests.
 func TestExamplesAreFine(t *testing.T) {
 	s := start(t)
 	for _, file := range glob(t, "examples", "rules", "*.yaml") {
@@ -56,7 +54,8 @@ func TestExamplesAreFine(t *testing.T) {
 		}
 	}
 	manifests := 0
-	for _, file := range slices.Concat(glob(t, "examples", "istio", "*.yaml"), glob(t, "examples", "envoy-gateway", "*.yaml")) {
+	for _, file := range slices.Concat(glob(t, "examples", "istio", "*.yaml"), glob(t, "examples", "envoy-gateway",
+		"*.yaml")) {
 		for name, text := range ruleFilesIn(t, file) {
 			manifests++
 			for _, f := range s.check(t, modeline+text)[0] {
@@ -120,14 +119,18 @@ func TestMistakesAreFound(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"rules: []\n", `2:1: Missing property "domain".`},
 		{"domain: shop\nrulse: []\n", "3:1: Property rulse is not allowed."},
-		{"domain: shop\nheaders: ieft\n", `3:10: Value is not accepted. Valid values: "both", "ietf", "none", "x-ratelimit".`},
+		{"domain: shop\nheaders: ieft\n", `3:10: Value is not accepted. Valid values: "both", "ietf", "none", ` +
+			`"x-ratelimit".`},
 		{"domain: shop\nrules:\n  - { name: a, scope: usr, limit: 5/1m }\n", "4:23: Value is not accepted."},
 		{"domain: shop\nrules:\n  - { name: a, scope: user, limit: { count: 5, per: 1y } }\n", "4:53: "},
-		{"domain: shop\nrules:\n  - { name: a, scope: user, limit: 5 per minute }\n", "4:36: String does not match the pattern"},
+		{"domain: shop\nrules:\n  - { name: a, scope: user, limit: 5 per minute }\n",
+			"4:36: String does not match the pattern"},
 		{"domain: shop\nrules:\n  - { name: a, scope: user, limit: { count: many, per: 1m } }\n", "4:45: "},
 		{"domain: shop\nrules:\n  - { scope: user, limit: 5/1m }\n", `4:5: Missing property "name".`},
-		{"domain: shop\ndescriptors:\n  - key: a\n    descriptors:\n      - { kye: b }\n", "6:11: Property kye is not allowed."},
-		{"domain: shop\nidentity:\n  api_keys: { header: x, keys: [{ id: a, sha256: secret }] }\n", "4:50: String does not match the pattern"},
+		{"domain: shop\ndescriptors:\n  - key: a\n    descriptors:\n      - { kye: b }\n",
+			"6:11: Property kye is not allowed."},
+		{"domain: shop\nidentity:\n  api_keys: { header: x, keys: [{ id: a, sha256: secret }] }\n",
+			"4:50: String does not match the pattern"},
 	} {
 		found := s.check(t, modeline+c.text)[0]
 		if !slices.ContainsFunc(found, func(f finding) bool { return strings.HasPrefix(f.String(), c.want) }) {
@@ -136,10 +139,11 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
-// expressible are the problems that a schema can express: about one key or value. The decoder alone finds the others, which are
-// about several together, about how a text is written, or about YAML itself.
-var expressible = regexp.MustCompile(`^# want: \d+:\d+: (unknown .* "|[a-z].* wants (a map|a list|text|a duration|a time)|.* must be between|.* stands in place of|` +
-	`.* is no (duration|limit|count|time)|.* is an empty list|.* has no (domain|count|window|cost|issuer|jwks|id|sha256))`)
+// expressible are the problems that a schema can express: about one key or value. The decoder alone finds the others,
+// which are about several together, about how a text is written, or about YAML itself.
+var expressible = regexp.MustCompile(`^# want: \d+:\d+: (unknown .* "|[a-z].* wants (a map|a list|text|a duration|a ` +
+	`time)|.* must be (between|at least|a (duration|limit|whole number|time))|.* must have a window|` +
+	`.* stands in place of|.* is an empty list|.* has no (domain|count|window|cost|issuer|jwks|id|sha256))`)
 
 // TestBadFilesAreFound: the language server finds what the decoder refuses, where a schema can express it.
 func TestBadFilesAreFound(t *testing.T) {

@@ -40,14 +40,16 @@ kind: HTTPRoute
 metadata: {name: user, namespace: default}
 spec:
   parentRefs: [{name: eg}]
-  rules: [{matches: [{path: {type: PathPrefix, value: /user}}], backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: upstream}]}]
+  rules: [{matches: [{path: {type: PathPrefix, value: /user}}], backendRefs: [{group: gateway.envoyproxy.io,
+      kind: Backend, name: upstream}]}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: network, namespace: default}
 spec:
   parentRefs: [{name: eg}]
-  rules: [{matches: [{path: {type: PathPrefix, value: /network}}], backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: upstream}]}]
+  rules: [{matches: [{path: {type: PathPrefix, value: /network}}], backendRefs: [{group: gateway.envoyproxy.io,
+      kind: Backend, name: upstream}]}]
 `
 
 const policyHead = `apiVersion: gateway.envoyproxy.io/v1alpha1
@@ -63,23 +65,25 @@ spec:
 
 // perUser limits each value of x-user.
 func perUser(count int) string {
-	return fmt.Sprintf(policyHead, "user") + fmt.Sprintf(`      - clientSelectors: [{headers: [{name: x-user, type: Distinct}]}]
+	return fmt.Sprintf(policyHead, "user") +
+		fmt.Sprintf(`      - clientSelectors: [{headers: [{name: x-user, type: Distinct}]}]
         limit: {requests: %d, unit: Hour}
 `, count)
 }
 
-// sameNetwork has two rules for one CIDR: all addresses together, and each of them. The reference server refuses everything for it.
-// A second is enough for the requests of a test, and another one comes.
+// sameNetwork has two rules for one CIDR: all addresses together, and each of them. The reference server refuses
+// everything for it. A second is enough for the requests of a test, and another one comes.
 func sameNetwork(together, each int) string {
-	return fmt.Sprintf(policyHead, "network") + fmt.Sprintf(`      - clientSelectors: [{sourceCIDR: {type: Exact, value: 0.0.0.0/0}}]
+	return fmt.Sprintf(policyHead, "network") +
+		fmt.Sprintf(`      - clientSelectors: [{sourceCIDR: {type: Exact, value: 0.0.0.0/0}}]
         limit: {requests: %d, unit: Second}
       - clientSelectors: [{sourceCIDR: {type: Distinct, value: 0.0.0.0/0}}]
         limit: {requests: %d, unit: Second}
 `, together, each)
 }
 
-// TestChain is the life of one installation: the sidecar starts before Envoy Gateway; policies are added, changed, refused and deleted;
-// every part is killed and started again.
+// TestChain is the life of one installation: the sidecar starts before Envoy Gateway; policies are added, changed,
+// refused and deleted; every part is killed and started again.
 func TestChain(t *testing.T) {
 	w := newWorld(t)
 	_, port, err := net.SplitHostPort(servers.StartUpstream(t).Addr)
@@ -106,7 +110,7 @@ func TestChain(t *testing.T) {
 	w.apply(t, "network", strings.Replace(perUser(1), "type: Distinct", "type: Unheard", 1))
 	servers.Await(t, "Envoy Gateway to refuse the policy", func() error {
 		if !strings.Contains(w.gateway.Output(), `Unsupported value: \"Unheard\"`) {
-			return errors.New("it does not say so")
+			return errors.New("the condition is missing")
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
-// Package gateway tests Spillway in place of the rate limit service of Envoy Gateway: a real Envoy Gateway from files, the Envoy that it starts,
-// and the sidecar as /bin/ratelimit with the environment, the user and the read-only root of the Deployment. It needs root: everything runs in
-// namespaces of its own, in which Envoy Gateway and the sidecar have two networks, because both listen on port 8081.
+// Package gateway tests Spillway in place of the rate limit service of Envoy Gateway: a real Envoy Gateway from files,
+// the Envoy that it starts, and the sidecar as /bin/ratelimit with the environment, the user and the read-only root of
+// the Deployment. It needs root: everything runs in namespaces of its own, in which Envoy Gateway and the sidecar have
+// two networks, because both listen on port 8081.
 package gateway
 
 import (
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -31,7 +33,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(inside) != "" {
 		os.Exit(servers.Main(m))
 	}
-	args := append([]string{"--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", os.Args[0]}, os.Args[1:]...)
+	args := append([]string{"--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", os.Args[0]},
+		os.Args[1:]...)
 	cmd := exec.Command("unshare", args...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), inside+"=1"), os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
@@ -74,25 +77,16 @@ func write(t *testing.T, file, text string) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
 // newWorld prepares networks, names and certificates, and starts Redis.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "gw"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	err = os.Chmod(dir, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	w := &world{dir: dir, policies: filepath.Join(dir, "resources"), config: filepath.Join(dir, "config")}
 	w.connect(t)
 	w.certificates(t)
@@ -146,7 +140,8 @@ func gatewayBin(t *testing.T) string {
 	return bin
 }
 
-// certificates lets Envoy Gateway make those of all parts. Envoy reads the authority's at /certs/ca.crt, as it does in its own pod.
+// certificates lets Envoy Gateway make those of all parts. Envoy reads the authority's at /certs/ca.crt, as it does in
+// its own pod.
 func (w *world) certificates(t *testing.T) {
 	t.Helper()
 	run(t, gatewayBin(t), "certgen", "--local", "--config-home", w.config)
@@ -164,7 +159,8 @@ func (w *world) startGateway(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(w.dir, "envoy-gateway.yaml")
 	data := filepath.Join(w.dir, "data")
-	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS", w.redisAt(t, "redis.example")).Replace(gatewayConfig))
+	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS",
+		w.redisAt(t, "redis.example")).Replace(gatewayConfig))
 	bin := filepath.Join(data, "envoy-versions", "1.40.0", "bin")
 	err := os.MkdirAll(bin, 0o755)
 	if err == nil {
@@ -185,7 +181,8 @@ provider:
   type: Custom
   custom:
     resource: {type: File, file: {paths: ["RESOURCES"]}}
-    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state", runtimeDir: "DIR/run"}}
+    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state",
+        runtimeDir: "DIR/run"}}
 extensionApis: {enableBackend: true}
 rateLimit: {backend: {type: Redis, redis: {url: "REDIS"}}}
 logging: {level: {default: info}}
@@ -201,25 +198,30 @@ func (w *world) redisAt(t *testing.T, host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// startSidecar starts the sidecar as the Deployment does: /bin/ratelimit, its environment, user 65534, a root that cannot be written to.
+// startSidecar starts the sidecar as the Deployment does: /bin/ratelimit, its environment, user 65534, a root that
+// cannot be written to.
 func (w *world) startSidecar(t *testing.T) {
 	t.Helper()
 	root := filepath.Join(w.dir, "root")
 	if _, err := os.Stat(root); err != nil {
 		w.buildRoot(t, root)
 	}
-	cmd := exec.Command("nsenter", "-t", fmt.Sprint(w.network), "-n", "chroot", "--userspec=65534:65534", root, "/bin/ratelimit")
+	cmd := exec.Command("nsenter", "-t", fmt.Sprint(w.network), "-n", "chroot", "--userspec=65534:65534", root,
+		"/bin/ratelimit")
 	cmd.Env = strings.Fields(strings.ReplaceAll(deployment, "HOST:PORT", w.redisAt(t, gatewayIP)))
 	w.sidecar = servers.Start(t, cmd)
 }
 
 // deployment is the environment that Envoy Gateway gives the container.
-const deployment = `PATH=/usr/bin:/usr/sbin:/bin:/sbin RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_IGNOREDOTFILES=true RUNTIME_WATCH_ROOT=false LOG_LEVEL=info USE_STATSD=false
+const deployment = `PATH=/usr/bin:/usr/sbin:/bin:/sbin LOG_LEVEL=info USE_STATSD=false
+RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_IGNOREDOTFILES=true RUNTIME_WATCH_ROOT=false
 CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001 CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit
-GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=/certs/tls.crt GRPC_SERVER_TLS_KEY=/certs/tls.key GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt
-CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key
+GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=/certs/tls.crt GRPC_SERVER_TLS_KEY=/certs/tls.key
+GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt CONFIG_GRPC_XDS_SERVER_USE_TLS=true
+CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key
 CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt FORCE_START_WITHOUT_INITIAL_CONFIG=true
-REDIS_SOCKET_TYPE=tcp REDIS_URL=HOST:PORT USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001 PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml`
+REDIS_SOCKET_TYPE=tcp REDIS_URL=HOST:PORT
+USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001 PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml`
 
 // buildRoot makes the file system of the container.
 func (w *world) buildRoot(t *testing.T, root string) {
@@ -228,7 +230,8 @@ func (w *world) buildRoot(t *testing.T, root string) {
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
 		write(t, filepath.Join(root, "certs", name), read(t, filepath.Join(w.certs, name)))
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "bin", "ratelimit"), "./cmd/sidecar")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "bin", "ratelimit"),
+		"./cmd/sidecar")
 	build.Dir, build.Env = servers.Root(t), append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
@@ -247,10 +250,7 @@ func (w *world) apply(t *testing.T, name, text string) {
 		write(t, file, text)
 		return
 	}
-	err := os.Remove(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 }
 
 // secret is the certificate of Envoy, so that it has the authority that the sidecar trusts.
@@ -258,9 +258,11 @@ func (w *world) secret(t *testing.T) string {
 	t.Helper()
 	data := ""
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
-		data += "  " + name + ": " + base64.StdEncoding.EncodeToString([]byte(read(t, filepath.Join(w.config, "certs", "envoy", name)))) + "\n"
+		data += "  " + name + ": " +
+			base64.StdEncoding.EncodeToString([]byte(read(t, filepath.Join(w.config, "certs", "envoy", name)))) + "\n"
 	}
-	return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: envoy, namespace: envoy-gateway-system}\ndata:\n" + data
+	return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\n" +
+		"metadata: {name: envoy, namespace: envoy-gateway-system}\ndata:\n" + data
 }
 
 // get is the status of a request by a user, or 0.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// budget is what a thing may cost: above soft it is reported and counted, above hard it fails. The allowance is how many soft
-// overruns the whole house may have: lower it when one goes, never raise it.
+// budget is what a thing may cost: above soft it is reported and counted, above hard it fails. The allowance is how
+// many soft overruns the whole house may have: lower it when one goes, never raise it.
 type budget struct {
 	what                  string
 	soft, hard, allowance int
@@ -20,7 +20,8 @@ var (
 	fileBudget       = budget{what: "lines in a file", soft: 400, hard: 500, allowance: 1}
 	functionBudget   = budget{what: "lines in a function", soft: 40, hard: 60, allowance: 2}
 	cyclomaticBudget = budget{what: "paths through a function", soft: 10, hard: 15, allowance: 4}
-	interfaceBudget  = budget{what: "methods of an interface", soft: 3, hard: 4, allowance: 2} // what a Counter is, for the store and for the engine
+	// what a Counter is, for the store and for the engine
+	interfaceBudget = budget{what: "methods of an interface", soft: 3, hard: 4, allowance: 2}
 )
 
 // cost is one thing that a budget is about.
@@ -41,7 +42,8 @@ func (b budget) check(t *testing.T, costs []cost) {
 		}
 	}
 	if len(over) > b.allowance {
-		t.Errorf("%d places have more than %d %s, and %d may: split one of %s", len(over), b.soft, b.what, b.allowance, strings.Join(over, ", "))
+		t.Errorf("%d places have more than %d %s, and %d may: split one of %s", len(over), b.soft, b.what, b.allowance,
+			strings.Join(over, ", "))
 	}
 }
 
@@ -130,7 +132,8 @@ func TestNoScriptsInStringsAndNothingUnfinished(t *testing.T) {
 			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
-			if text, ok := n.(*ast.BasicLit); ok && !s.test && text.Kind == token.STRING && lua.MatchString(text.Value) {
+			if text, ok := n.(*ast.BasicLit); ok && !s.test && text.Kind == token.STRING &&
+				lua.MatchString(text.Value) {
 				t.Errorf("%s: Lua inside a Go string: scripts are files beside their Go twin", s.at(n))
 			}
 			return true
@@ -174,7 +177,7 @@ func cyclomatic(f *ast.FuncDecl) int {
 	return paths
 }
 
-// undocumented lists the exported names of a declaration that have no comment.
+// undocumented lists the exported names of a declaration without a comment.
 func undocumented(d ast.Decl) []*ast.Ident {
 	var bare []*ast.Ident
 	switch d := d.(type) {
@@ -201,7 +204,7 @@ func undocumented(d ast.Decl) []*ast.Ident {
 	return bare
 }
 
-// exportedReceiver tells whether a function is no method, or one of an exported type.
+// exportedReceiver reports whether a function is not a method, or one of an exported type.
 func exportedReceiver(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return true

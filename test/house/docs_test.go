@@ -12,17 +12,18 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// yamlFiles says which test checks which YAML files of this repository: a file that holds that text. What no checker looks at is
-// said in lacks.
+// yamlFiles maps the YAML files of this repository to the test that checks them: a file that holds that text. lacks
+// names what no checker looks at.
 var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/rules/*.yaml", "rules/examples_test.go", "func TestExamplesLoadWithoutAWarning", ""},
 	{"examples/rules/tests/*.yaml", "cmd/spillway/main_test.go", "func TestExamplesPassTheirTests", ""},
 	{"examples/replay/*.yaml", "cmd/spillway/docs_test.go", "func TestPagesShowWhatTheProgramPrints", ""},
-	{"ruletest/testdata/*.yaml", "ruletest/ruletest_test.go", "rules: rules.yaml", ""},
+	{"whatif/ruletest/testdata/*.yaml", "whatif/ruletest/ruletest_test.go", "rules: rules.yaml", ""},
 	{"examples/envoy/envoy.yaml", "test/integration/config_test.go", "func TestExampleIsValid", ""},
 	{"examples/envoy/ext_authz.yaml", "test/integration/authz_world_test.go", "func TestAuthzExampleIsValid", ""},
 	{"examples/envoy/tls.yaml", "test/integration/tls_test.go", "func TestEnvoyAsksOverTLS", ""},
@@ -30,9 +31,12 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/envoy/upstream.yaml", "test/demo/configs_test.go", "func TestEnvoyTakesItsConfigurations", ""},
 	{"examples/envoy/docker-compose.yaml", "test/demo/schema/schema_test.go", "docker-compose.yaml", ""},
 	{"examples/envoy/prometheus.yaml", "test/demo/configs_test.go", "func TestPrometheusTakesItsConfiguration", ""},
-	{"examples/envoy/otel-collector.yaml", "test/demo/configs_test.go", "func TestCollectorsPipelinesAreWhole", "the collector itself does not read it"},
-	{"examples/envoy/grafana/dashboards.yaml", "test/demo/configs_test.go", "func TestDashboardIsProvisioned", "Grafana itself does not read it"},
-	{"examples/envoy/grafana/datasources.yaml", "test/demo/configs_test.go", "func TestDatasourcesDiffer", "Grafana itself does not read it"},
+	{"examples/envoy/otel-collector.yaml", "test/demo/configs_test.go", "func TestCollectorsPipelinesAreWhole",
+		"the collector itself does not read it"},
+	{"examples/envoy/grafana/dashboards.yaml", "test/demo/configs_test.go", "func TestDashboardIsProvisioned",
+		"Grafana itself does not read it"},
+	{"examples/envoy/grafana/datasources.yaml", "test/demo/configs_test.go", "func TestDatasourcesDiffer",
+		"Grafana itself does not read it"},
 	{"examples/istio/*.yaml", "test/manifests/documents_test.go", "func TestEveryManifestIsOfTheAPI", ""},
 	{"examples/envoy-gateway/*.yaml", "test/manifests/gateway_test.go", "func TestGatewayFilesLimitRequests", ""},
 	{"deploy/prometheus/*.yaml", "test/deploy/deploy_test.go", "func TestAlertsFireWhenTheyShould", ""},
@@ -50,7 +54,7 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 func files(t *testing.T, ends ...string) []string {
 	t.Helper()
 	var all []string
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -61,10 +65,7 @@ func files(t *testing.T, ends ...string) []string {
 			all = append(all, filepath.ToSlash(path))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -105,8 +106,8 @@ type block struct {
 
 var fence = regexp.MustCompile("(?m)^( *)```([a-z]*)$")
 
-// blocks are those of a page, without the page's own indentation. Every fence has to say what it holds: YAML without its name would
-// not be checked.
+// blocks are those of a page, without the page's own indentation. Every fence must name its language: YAML without its
+// name would not be checked.
 func blocks(t *testing.T, name string) []block {
 	t.Helper()
 	var all []block
@@ -172,7 +173,8 @@ func check(t *testing.T, b block, quotable [][]string) {
 	case strings.HasPrefix(b.text, "- name: envoy.filters.http."):
 		checkFilter(t, b)
 	default:
-		t.Errorf("%s: neither rules, nor a filter of Envoy, nor a piece of a file that is checked:\n%s", b.where, b.text)
+		t.Errorf("%s: neither rules, nor a filter of Envoy, nor a piece of a file that is checked:\n%s", b.where,
+			b.text)
 	}
 }
 
@@ -186,10 +188,7 @@ func checkFilter(t *testing.T, b block) {
 	}
 	indented := regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(b.text, "\n"), "          ") + "\n"
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	err := os.WriteFile(file, []byte(strings.Replace(example, before, indented+before, 1)), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.Replace(example, before, indented+before, 1)), 0o600))
 	servers.ValidateEnvoy(t, file)
 	for _, named := range regexp.MustCompile(`cluster_name: ([a-z]+)`).FindAllStringSubmatch(b.text, -1) {
 		if !strings.Contains(example, "\n  - name: "+named[1]+"\n") {
@@ -211,7 +210,7 @@ func bare(text string) []string {
 	return all
 }
 
-// holds tells whether a piece stands somewhere in the lines, all of it indented by as much more or less.
+// holds reports whether a piece stands somewhere in the lines, all of it indented by as much more or less.
 func holds(lines, piece []string) bool {
 	for i := range len(lines) - len(piece) + 1 {
 		if slices.Equal(aligned(lines[i:i+len(piece)]), aligned(piece)) {
@@ -240,13 +239,15 @@ func TestQuickStartShowsCommandsThatRun(t *testing.T) {
 	}
 	readme, makefile := page(t, "README.md"), page(t, "Makefile")
 	target := regexp.MustCompile(`^(?:([A-Z_]+)=\S+ )?make ([a-z]+)$`)
-	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(page(t, "docs/guides/quick-start.md"), -1) {
+	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(
+		page(t, "docs/guides/quick-start.md"), -1) {
 		for line := range strings.Lines(found[1]) {
 			line = strings.TrimSpace(line)
 			made := target.FindStringSubmatch(line)
 			switch {
 			case strings.Contains(line, "curl ") && strings.Contains(readme, line):
-			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") && (made[1] == "" || slices.Contains(settings.Variables(), made[1])):
+			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") &&
+				(made[1] == "" || slices.Contains(settings.Variables(), made[1])):
 			case slices.ContainsFunc(known, func(k *regexp.Regexp) bool { return k.MatchString(line) }):
 			default:
 				t.Errorf("docs/guides/quick-start.md shows %q, which no test runs", line)
@@ -257,10 +258,11 @@ func TestQuickStartShowsCommandsThatRun(t *testing.T) {
 
 func TestMigrationNamesEveryKeyOfTheReferenceServer(t *testing.T) {
 	text := page(t, "docs/guides/migrate.md")
-	const keys = `domain descriptors key value rate_limit.unit rate_limit.requests_per_unit rate_limit.unlimited rate_limit.name replaces
-		shadow_mode quota_mode detailed_metric value_to_metric share_threshold metadata`
+	const keys = `domain descriptors key value rate_limit.unit rate_limit.requests_per_unit rate_limit.unlimited
+		rate_limit.name replaces shadow_mode quota_mode detailed_metric value_to_metric share_threshold metadata`
 	for _, key := range strings.Fields(keys) {
-		if !regexp.MustCompile("(?m)^\\| [^|]*`" + regexp.QuoteMeta(key) + "`[^|]*\\| (same|better|not yet) \\|").MatchString(text) {
+		if !regexp.MustCompile("(?m)^\\| [^|]*`" + regexp.QuoteMeta(key) +
+			"`[^|]*\\| (same|better|not yet) \\|").MatchString(text) {
 			t.Errorf("docs/guides/migrate.md has no verdict on the key %s", key)
 		}
 	}

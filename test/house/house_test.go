@@ -12,88 +12,99 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 const module = "github.com/spillway-mesh/spillway/"
 
-// rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor.
+// rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor. An
+// entry with a slash allows that folder alone.
 var rooms = map[string][]string{
 	"limit":       {},
 	"breaker":     {},
 	"identity":    {},
-	"wire":        {},
-	"reread":      {},
-	"connlimit":   {},
-	"descriptors": {"limit", "identity"},
+	"topk":        {},
+	"httpapi":     {},
 	"redis":       {"breaker"},
-	"audit":       {},
-	"engine":      {"limit", "descriptors", "identity"},
-	"store":       {"limit", "breaker", "redis", "store/denials", "store/leases"},
-	// Parts of the store know neither Redis nor each other.
-	"store/denials":       {"limit", "store/internal/fair"},
-	"store/leases":        {"limit"},
-	"store/memory":        {"limit", "store/internal/fair"},
-	"store/internal/fair": {},
-	"records":             {"redis"},
-	"record":              {},
-	"peers":               {"redis"},
-	"rules":               {"limit", "descriptors", "identity"},
-	"xds":                 {"limit", "descriptors", "rules"},
-	"door":                {"engine", "descriptors", "connlimit"},
-	"rlsvc":               {"engine", "descriptors", "limit", "wire", "door"},
-	"extauthz":            {"engine", "descriptors", "identity", "limit", "wire", "door"},
-	"admin":               {"engine", "rules", "audit", "descriptors", "limit", "records", "reread"},
-	"telemetry": {
-		"engine", "descriptors", "limit", "breaker", "redis", "store", "store/memory", "identity", "record", "records",
-		"xds",
+	"keys":        {},
+	"descriptors": {"limit", "identity", "keys"},
+	"store":       {"limit", "redis"},
+	"profiles":    {"limit", "descriptors", "redis"},
+	"rules":       {"limit", "identity", "descriptors"},
+	"engine":      {"limit", "identity", "descriptors"},
+	"door":        {"descriptors", "engine"},
+	"journal":     {"limit", "descriptors", "engine"},
+	"telemetry":   {"descriptors", "engine", "redis"},
+	"rlsvc":       {"descriptors", "engine", "door"},
+	"extauthz":    {"identity", "descriptors", "engine", "door"},
+	"admin":       {"limit", "topk", "descriptors", "engine", "httpapi", "profiles", "rules"},
+	"whatif": {
+		"limit", "identity", "topk", "descriptors", "engine", "store/memory", "rules", "extauthz",
 	},
 	"control": {
-		"archive", "limit", "descriptors", "redis", "record", "records", "peers", "rules", "rulediff",
-		"admin", "telemetry", "reread", "connlimit",
+		"keys", "descriptors", "door/connlimit", "httpapi", "journal", "profiles", "redis", "rules", "telemetry",
+		"whatif/rulediff",
 	},
-	"archive":  {},
-	"settings": {},
 	"sidecar": {
-		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules", "xds",
-		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings", "reread",
-		"connlimit",
+		"identity", "keys", "descriptors", "engine", "redis", "store", "rules", "profiles", "journal", "door", "rlsvc",
+		"extauthz", "admin", "httpapi", "telemetry",
 	},
-	"trial":       {"identity", "descriptors", "engine", "store/memory", "rules"},
-	"rulediff":    {"limit", "identity", "descriptors", "rules"},
-	"ruletest":    {"limit", "identity", "descriptors", "engine", "rules", "extauthz", "trial"},
-	"replay":      {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
-	"cmd/sidecar": {"sidecar", "settings"},
-	"cmd/spillway": {
-		"descriptors", "audit", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial",
-		"rulediff", "ruletest", "replay", "settings",
-	},
+	"cmd/sidecar":      {"sidecar"},
+	"cmd/spillway":     {"rules", "control", "whatif", "sidecar/settings"},
+	"test/must":        {},
 	"test/servers":     {},
 	"test/integration": {},
-	"test/demo":        {"settings"},
 	"test/simulation":  {},
 	"test/stores":      {},
 }
 
-// furniture are the folders at the top that are no rooms.
+// parts are folders of a room that can be read without the rest of it: what they may import, of the own room, too.
+var parts = map[string][]string{
+	"admin/live":          {"limit", "topk", "descriptors", "engine"},
+	"control/archive":     {"control/leader", "keys"},
+	"control/leader":      {},
+	"door/connlimit":      {},
+	"door/wire":           {},
+	"httpapi/reread":      {},
+	"redis/peers":         {"redis"},
+	"sidecar/settings":    {"httpapi/reread", "redis"},
+	"store/denials":       {"limit", "store/internal/fair"},
+	"store/internal/fair": {},
+	"store/leases":        {"limit"},
+	"store/memory":        {"limit", "store/internal/fair"},
+}
+
+// mostArrows is how many edges the map of rooms may have: lower it when one goes.
+const mostArrows = 75
+
+// apart are folders that must not be built into a program; with /... all that is below.
+var apart = map[string]string{"cmd/sidecar": "control/...", "cmd/spillway": "sidecar"}
+
+// furniture are the folders at the top that are not rooms.
 var furniture = []string{"bench", "cmd", "deploy", "docs", "examples", "test", "tools"}
 
-// doors says where a technology may come in: a room, or one file of it.
+// doors maps a technology to where it may come in: a room, or one file of it.
 var doors = []struct {
 	module string
 	open   []string
 	reason string
 }{
-	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "xds", "test/servers"},
+	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "rules/xds", "test/servers"},
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
-	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
-	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
-	{"github.com/minio/minio-go", []string{"archive/s3.go"}, "which service keeps the files is a detail of the archive"},
-	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
+	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control " +
+		"plane does"},
+	{"github.com/parquet-go/parquet-go", []string{"control/archive"}, "the format of files is a detail of the archive"},
+	{"github.com/minio/minio-go", []string{"control/archive/s3.go"},
+		"which service keeps the files is a detail of the archive"},
+	{"github.com/prometheus", []string{"telemetry"}, "metrics are telemetry's: the Stats of other rooms have tags"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
-	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "xds", "telemetry", "sidecar", "test/servers"},
+	{"github.com/sony/gobreaker", []string{"breaker"},
+		"the breaker is a room, so that it can be replaced in one place"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar",
+		"test/servers"},
 		"gRPC is spoken at the doors: the core takes plain structs"},
 }
 
@@ -108,7 +119,7 @@ type source struct {
 	fset  *token.FileSet
 }
 
-// at tells where in the house a node stands.
+// at returns where in the house a node stands.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
@@ -135,7 +146,8 @@ var readHouse = sync.OnceValues(func() ([]source, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" || name == "bin" {
+			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" ||
+				name == "bin" {
 				return fs.SkipDir
 			}
 			return nil
@@ -166,16 +178,15 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 			continue
 		}
 		if _, known := roomOf(s.room); !known {
-			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with its sentence", s.path, s.room)
+			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with "+
+				"its sentence", s.path, s.room)
 		}
 	}
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("."))(t)
 	for _, e := range entries {
 		_, room := rooms[e.Name()]
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room && !slices.Contains(furniture, e.Name()) {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room &&
+			!slices.Contains(furniture, e.Name()) {
 			t.Errorf("%s/ stands at the top and is neither a room nor furniture: the top level is the map", e.Name())
 		}
 	}
@@ -186,18 +197,73 @@ func TestImportsGoDownOnly(t *testing.T) {
 		if s.test {
 			continue
 		}
-		own, _ := roomOf(s.room)
-		for _, imported := range s.file.Imports {
-			name := strings.Trim(imported.Path.Value, `"`)
-			inside, found := strings.CutPrefix(name, module)
-			if !found {
-				continue
+		room, _ := roomOf(s.room)
+		part, isPart := partOf(s.room)
+		for _, imported := range s.insides() {
+			if !under(imported, room) && !covered(rooms[room], imported) {
+				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by "+
+					"itself",
+					s.path, imported, room, list(rooms[room]))
 			}
-			other, _ := roomOf(inside)
-			if other != own && !slices.Contains(rooms[own], other) {
-				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by itself",
-					s.at(imported), inside, own, list(rooms[own]))
+			if isPart && !under(imported, part) && !covered(parts[part], imported) {
+				t.Errorf("%s imports %s: %s may import %s only, so that it can be read without the rest of %s",
+					s.path, imported, part, list(parts[part]), room)
 			}
+		}
+	}
+}
+
+// TestRoomsHaveAnOrder refuses a room that imports itself by others, and a map of many edges.
+func TestRoomsHaveAnOrder(t *testing.T) {
+	arrows := 0
+	for room, others := range rooms {
+		arrows += len(others)
+		below := map[string]bool{}
+		addBelow(below, room, func(room string) (below []string) {
+			for _, other := range rooms[room] {
+				name, _ := roomOf(other)
+				below = append(below, name)
+			}
+			return below
+		})
+		if below[room] {
+			t.Errorf("%s comes to import itself by %s: imports go down only", room, list(others))
+		}
+	}
+	if arrows > mostArrows {
+		t.Errorf("the map has %d edges, at most %d: let a room do without one", arrows, mostArrows)
+	}
+}
+
+// TestProgramsStayApart follows the imports of each program to what must not be built into it.
+func TestProgramsStayApart(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		if !s.test {
+			imports[s.room] = append(imports[s.room], s.insides()...)
+		}
+	}
+	for program, other := range apart {
+		below := map[string]bool{}
+		addBelow(below, program, func(folder string) []string { return imports[folder] })
+		if len(below) == 0 {
+			t.Errorf("%s imports nothing of the house: remove it from the list", program)
+		}
+		tree, all := strings.CutSuffix(other, "/...")
+		for folder := range below {
+			if folder == tree || all && under(folder, tree) {
+				t.Errorf("%s has %s built in, directly or by another room", program, folder)
+			}
+		}
+	}
+}
+
+// addBelow adds all that a folder imports, directly or by others.
+func addBelow(below map[string]bool, from string, imports func(string) []string) {
+	for _, other := range imports(from) {
+		if !below[other] {
+			below[other] = true
+			addBelow(below, other, imports)
 		}
 	}
 }
@@ -210,7 +276,9 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 		for _, imported := range s.file.Imports {
 			name := strings.Trim(imported.Path.Value, `"`)
 			for _, door := range doors {
-				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool { return under(s.path, open) }) {
+				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool {
+					return under(s.path, open)
+				}) {
 					t.Errorf("%s imports %s: %s (open for %s)", s.at(imported), name, door.reason, list(door.open))
 				}
 			}
@@ -221,31 +289,29 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 	}
 }
 
-// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and furniture
-// that does not exist.
+// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and
+// furniture that does not exist.
 func TestEveryEntryOfTheMapIsUsed(t *testing.T) {
-	filled, used := map[string]bool{}, map[[2]string]bool{}
+	imports := map[string][]string{} // by the name of a room or a part
 	for _, s := range sources(t) {
 		if s.test {
 			continue
 		}
-		own, _ := roomOf(s.room)
-		filled[own] = true
-		for _, imported := range s.file.Imports {
-			inside, found := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
-			if found {
-				other, _ := roomOf(inside)
-				used[[2]string{own, other}] = true
-			}
+		room, _ := roomOf(s.room)
+		imports[room] = append(imports[room], append(s.insides(), "")...)
+		if part, found := partOf(s.room); found {
+			imports[part] = append(imports[part], append(s.insides(), "")...)
 		}
 	}
-	for room, others := range rooms {
-		if !filled[room] {
-			t.Errorf("the room %q has no Go files outside of tests: remove it from the map", room)
-		}
-		for _, other := range others {
-			if !used[[2]string{room, other}] {
-				t.Errorf("no file of %s imports %s: remove the edge from the map", room, other)
+	for _, entries := range []map[string][]string{rooms, parts} {
+		for room, others := range entries {
+			if len(imports[room]) == 0 {
+				t.Errorf("%q has no Go files outside of tests: remove it from the map", room)
+			}
+			for _, other := range others {
+				if !slices.ContainsFunc(imports[room], func(name string) bool { return under(name, other) }) {
+					t.Errorf("no file of %s imports %s: remove the edge from the map", room, other)
+				}
 			}
 		}
 	}
@@ -276,18 +342,42 @@ func (s source) imports(module string) bool {
 	})
 }
 
-// roomOf is the room that a folder belongs to, the innermost one: a room may have folders of its own below it.
-func roomOf(folder string) (string, bool) {
-	inner, found := folder, false
-	for name := range rooms {
-		if under(folder, name) && (!found || len(name) > len(inner)) {
-			inner, found = name, true
+// insides are the folders of the house that a file imports.
+func (s source) insides() (folders []string) {
+	for _, imported := range s.file.Imports {
+		if inside, found := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module); found {
+			folders = append(folders, inside)
 		}
 	}
-	return inner, found
+	return folders
 }
 
-// under tells whether a slash-separated path is at or below another.
+// roomOf is the room that a folder belongs to.
+func roomOf(folder string) (string, bool) {
+	for name := range rooms {
+		if under(folder, name) {
+			return name, true
+		}
+	}
+	return folder, false
+}
+
+// partOf is the part of a room that a folder belongs to.
+func partOf(folder string) (string, bool) {
+	for name := range parts {
+		if under(folder, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// covered reports whether a folder is at or below one of several.
+func covered(tops []string, folder string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool { return under(folder, top) })
+}
+
+// under reports whether a slash-separated path is at or below another.
 func under(name, top string) bool {
 	return name == top || strings.HasPrefix(name, top+"/")
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func page(t *testing.T, name string) string {
@@ -98,15 +99,9 @@ func TestReadmeQuotesTheResults(t *testing.T) {
 
 func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(filepath.Glob("*.md"))(t)
 	for _, pattern := range []string{"*/*.md", "*/*/*.md", "*/*/*/*.md"} {
-		more, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		more := must.Get(filepath.Glob(pattern))(t)
 		pages = append(pages, more...)
 	}
 	for _, name := range pages {
@@ -151,7 +146,8 @@ func TestChangelogLinesSayWhatKindTheyAre(t *testing.T) {
 }
 
 func TestLicenceIsApache(t *testing.T) {
-	if text := page(t, "LICENSE"); !strings.Contains(text, "Apache License") || !strings.Contains(text, "Version 2.0, January 2004") {
+	if text := page(t, "LICENSE"); !strings.Contains(text, "Apache License") ||
+		!strings.Contains(text, "Version 2.0, January 2004") {
 		t.Error("LICENSE is not the Apache License 2.0")
 	}
 }

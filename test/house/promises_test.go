@@ -14,8 +14,9 @@ var (
 	faultRow = regexp.MustCompile(`\bid: "(X\d+[a-z]?)"[^\n]*`)
 )
 
-// TestPromisesNameTheirTests checks the page about failures against the tests: each promise names tests that exist and the
-// targets of make that run them, and each row of the fault matrix has its promise. With -update it writes the targets.
+// TestPromisesNameTheirTests checks the page about failures against the tests: each promise names tests that exist and
+// the targets of make that run them, and each row of the fault matrix has its promise. With -update it writes the
+// targets.
 func TestPromisesNameTheirTests(t *testing.T) {
 	const name = "docs/failure-modes.md"
 	known := provers(t)
@@ -27,7 +28,7 @@ func TestPromisesNameTheirTests(t *testing.T) {
 				t.Errorf("%s:%d: there is no test %s", name, n+1, word)
 			}
 		}
-		promise, said, ok := targetIn(line)
+		promise, given, ok := targetIn(line)
 		if !ok {
 			continue
 		}
@@ -46,8 +47,8 @@ func TestPromisesNameTheirTests(t *testing.T) {
 		slices.Sort(targets)
 		want := strings.Join(slices.Compact(targets), ", ")
 		lines[n] = promise + " " + want + " |"
-		if said != want && !*update {
-			t.Errorf("%s:%d: the tests run by %q, the page has %q: make docs writes it", name, n+1, want, said)
+		if given != want && !*update {
+			t.Errorf("%s:%d: the tests run by %q, the page has %q: make docs writes it", name, n+1, want, given)
 		}
 		promised = append(promised, names...)
 	}
@@ -77,7 +78,7 @@ func targetIn(line string) (promise, targets string, ok bool) {
 func TestUpgradePageIsTrue(t *testing.T) {
 	const name = "docs/upgrade.md"
 	namesExist(t, name)
-	for _, file := range []string{"descriptors/key.go", "descriptors/records.go"} {
+	for _, file := range []string{"keys/keys.go", "keys/names.go"} {
 		prefix := regexp.MustCompile(`Schema\s+= "([a-z]+\d+:)"`).FindStringSubmatch(page(t, file))
 		if prefix == nil {
 			t.Fatalf("%s has no prefix of keys: it has another shape than this test reads", file)
@@ -110,8 +111,8 @@ func proofIn(line string) (proof string, ok bool) {
 	return proof, proof != "tested by" && proof != "---"
 }
 
-// provers are the names of all tests, and of the rows of the fault matrix, with the target of make that runs them: test, outer
-// or all.
+// provers are the names of all tests, and of the rows of the fault matrix, with the target of make that runs them:
+// test, outer or all.
 func provers(t *testing.T) map[string]string {
 	t.Helper()
 	outer := strings.Fields(page(t, "tools/outer-packages") + " test/chart test/manifests test/demo/schema")

@@ -17,30 +17,29 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/record"
-	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/rules/xds"
+	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
-	"github.com/spillway-mesh/spillway/xds"
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // update writes the references anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, docs/reference/api.md and docs/reference/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, "+
+	"docs/reference/api.md and docs/reference/rules.schema.json anew")
 
-// keep compares a page with what the code says, or writes it.
+// keep compares a page with what the code yields, or writes it.
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
-		err := os.WriteFile(name, []byte(want), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(want), 0o644))
 		return
 	}
 	if got := page(t, name); got != want {
@@ -59,7 +58,8 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	t.Helper()
 	m := telemetry.New(telemetry.Config{Version: "v"})
 	for _, hit := range []telemetry.Hit{
-		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true}, {Hits: 1, Over: true, Cached: true},
+		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true},
+		{Hits: 1, Over: true, Cached: true},
 	} {
 		m.Count(m.Series("domain", []string{"key", "value"}), hit)
 	}
@@ -72,30 +72,30 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Panicked()
 	m.Exceeded("bytes")
 	m.Loaded("hash", time.Unix(1, 0))
-	m.Memory("main", func() memory.Stats { return memory.Stats{} })
-	m.Redis(func() store.RedisStats {
-		return store.RedisStats{Servers: []store.ServerStats{{Name: "a:1", Breaker: breaker.Stats{}}}}
+	m.Measure(func() any {
+		return sidecar.Stats{
+			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(profiles.Stats),
+			Journal: new(journal.Stats),
+			Redis:   &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
+			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{
+				Open: map[string]int64{"grpc": 0}, Closed: map[string]int64{"room": 0},
+			},
+		}
 	})
-	m.Live(func(string) int { return 1 }, func() []string { return []string{"domain"} })
-	m.Engine(func() engine.Stats { return engine.Stats{} })
-	m.Identity(func() identity.Stats { return identity.Stats{} })
-	m.Records(func() records.Stats { return records.Stats{} })
+	m.Measure(func() any {
+		archive := &telemetry.ControlArchive{LastRun: time.Unix(1, 0)}
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: archive}
+	})
 	m.Lines(&telemetry.Lines{})
-	m.Connections(func() telemetry.ConnectionStats { return telemetry.ConnectionStats{} })
-	m.Record(func() record.Stats { return record.Stats{} })
-	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
-	m.Control(func() telemetry.ControlStats {
-		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
-	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { decisions.Close() })
 	call := m.Unary(telemetry.GRPC{Methods: []string{"/s/M"}, Log: slog.New(slog.DiscardHandler)})
-	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(context.Context, any) (any, error) { return "", nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"},
+		func(context.Context, any) (any, error) {
+			return "", nil
+		}))(t)
 	return m
 }
 
@@ -168,7 +168,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 		fmt.Fprintf(to, "| `%s` | %s | %s |\n", f.name, kind, f.help)
 	}
 	if runtime == 0 {
-		t.Error("there are no metrics of the Go runtime and the process")
+		t.Error("the metrics of the Go runtime and the process are missing")
 	}
 	keep(t, "docs/reference/metrics.md", fmt.Sprintf(metricsPage, own, peer))
 }
@@ -194,7 +194,8 @@ Those that end in ` + "`_total`" + ` are counters, the others gauges unless a ty
 %s
 ## Under the reference server's names
 
-Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" + ` of the second.
+Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" +
+	` of the second.
 
 | name | type, labels | what |
 | --- | --- | --- |
@@ -218,7 +219,8 @@ func settingsOf(t *testing.T, group *ast.StructType, prefix string) []setting {
 		if name == "" || name == "-" {
 			continue
 		}
-		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"), what: strings.TrimSpace(f.Comment.Text())}
+		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"),
+			what: strings.TrimSpace(f.Comment.Text())}
 		if s.what == "" {
 			s.what = strings.Join(strings.Fields(strings.TrimPrefix(f.Doc.Text(), f.Names[0].Name+" ")), " ")
 			s.what = strings.TrimPrefix(s.what, "is ")
@@ -318,7 +320,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 }
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
-	types := structs(t, "settings")
+	types := structs(t, "sidecar/settings")
 	out := new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {
@@ -340,20 +342,20 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 
 // peers is a list of the reference server's variables with these verdicts: one item for each note.
 func peers(verdicts ...settings.Verdict) string {
-	alike := map[string][]string{}
+	sameNote := map[string][]string{}
 	var notes []string
 	for _, v := range settings.PeerVariables() {
 		if !slices.Contains(verdicts, v.Verdict) {
 			continue
 		}
-		if alike[v.Note] == nil {
+		if sameNote[v.Note] == nil {
 			notes = append(notes, v.Note)
 		}
-		alike[v.Note] = append(alike[v.Note], v.Name)
+		sameNote[v.Note] = append(sameNote[v.Note], v.Name)
 	}
 	out := new(strings.Builder)
 	for _, note := range notes {
-		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(alike[note], "`, `"), note)
+		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(sameNote[note], "`, `"), note)
 	}
 	return out.String()
 }

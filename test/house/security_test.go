@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // namesExist holds a page to the code: the tests, variables and metrics that it names exist.
@@ -35,8 +35,8 @@ func namesExist(t *testing.T, name string) {
 	}
 }
 
-// TestSecurityPageIsTrue holds the page about security to the code: its tests, variables and metrics exist, each row of what a client may
-// try names a test, and the ports are the defaults.
+// TestSecurityPageIsTrue holds the page about security to the code: its tests, variables and metrics exist, each row of
+// what a client may try names a test, and the ports are the defaults.
 func TestSecurityPageIsTrue(t *testing.T) {
 	const name = "docs/security.md"
 	namesExist(t, name)
@@ -55,7 +55,8 @@ func TestSecurityPageIsTrue(t *testing.T) {
 		}
 	}
 	if rows < 10 {
-		t.Errorf("%s has %d rows of what a client may try: its table has another shape than this test reads", name, rows)
+		t.Errorf("%s has %d rows of what a client may try: its table has another shape than this test reads", name,
+			rows)
 	}
 	environment := page(t, "docs/reference/environment.md")
 	for _, found := range regexp.MustCompile("`([A-Z_]+)` \\((:?[0-9]+)\\)").FindAllStringSubmatch(text, -1) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 func TestAnswersThroughEnvoy(t *testing.T) {
@@ -98,12 +100,14 @@ func (w *world) grpcCaller(t *testing.T) {
 	inside(t, time.Minute)
 	for range 10 {
 		if got := w.grpc(t, "caller"); got.header.Get("grpc-status") != "0" {
-			t.Fatalf("an allowed gRPC call was answered with grpc-status %q, want 0 (headers %v)", got.header.Get("grpc-status"), got.header)
+			t.Fatalf("an allowed gRPC call was answered with grpc-status %q, want 0 (headers %v)",
+				got.header.Get("grpc-status"), got.header)
 		}
 	}
 	got := w.grpc(t, "caller")
 	if status := got.header.Get("grpc-status"); status != "8" {
-		t.Errorf("a refused gRPC call was answered with grpc-status %q, want 8, RESOURCE_EXHAUSTED (headers %v)", status, got.header)
+		t.Errorf("a refused gRPC call was answered with grpc-status %q, want 8, RESOURCE_EXHAUSTED (headers %v)",
+			status, got.header)
 	}
 	between(t, got, "retry-after", 1, 60)
 }
@@ -114,10 +118,7 @@ func (w *world) grpc(t *testing.T, user string) answer {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+"/package.Service/Method", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+"/package.Service/Method", http.NoBody))(t)
 	r.Header.Set("content-type", "application/grpc")
 	r.Header.Set("te", "trailers")
 	r.Header.Set("x-user", user)
@@ -128,7 +129,8 @@ func (w *world) grpc(t *testing.T, user string) answer {
 	return got
 }
 
-// A byte that is not UTF-8 in a header that a descriptor reads would be a way past every limit, if it made the call fail.
+// A byte that is not UTF-8 in a header that a descriptor reads would be a way past every limit, if it made the call
+// fail.
 func (w *world) notUTF8(t *testing.T) {
 	inside(t, time.Minute)
 	w.wants(t, 10, http.StatusOK, "/", "x-user", "\xff\xfebytes").remaining(t, "0")
@@ -136,7 +138,7 @@ func (w *world) notUTF8(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "\xff\xfdbytes").remaining(t, "9")
 }
 
-// A value of 50 KiB is a value: only its last byte tells these two users apart.
+// A value of 50 KiB is a value: these two users differ in its last byte.
 func (w *world) longValue(t *testing.T) {
 	inside(t, time.Minute)
 	long := strings.Repeat("v", 50<<10)
@@ -157,10 +159,7 @@ func between(t *testing.T, a answer, header string, low, high int) {
 // metric fails unless the first of the sidecar's counters whose line starts that way has the value.
 func (w *world) metric(t *testing.T, series string, want float64) {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, "http://"+w.sidecar.Debug+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodGet, "http://"+w.sidecar.Debug+"/metrics", nil))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("read the sidecar's metrics: %v", err)

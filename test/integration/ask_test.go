@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// status is what the sidecar says about one descriptor over /json.
+// status is the sidecar's answer about one descriptor over /json.
 type status struct {
 	Code           string `json:"code"`
 	LimitRemaining int64  `json:"limitRemaining"`
@@ -25,14 +27,12 @@ func (w *world) peek(t testing.TB, domain string, entries ...string) status {
 	for i := 0; i+1 < len(entries); i += 2 {
 		list = append(list, entry{entries[i], entries[i+1]})
 	}
-	body, err := json.Marshal(map[string]any{"domain": domain, "descriptors": []any{map[string]any{"entries": list, "hitsAddend": 0}}})
+	body, err := json.Marshal(map[string]any{"domain": domain,
+		"descriptors": []any{map[string]any{"entries": list, "hitsAddend": 0}}})
 	if err != nil {
 		t.Fatalf("write the question: %v", err)
 	}
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json", bytes.NewReader(body)))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("ask the sidecar over /json: %v", err)

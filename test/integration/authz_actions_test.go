@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -82,25 +83,23 @@ func (w *world) throttleRefuses(t *testing.T) {
 	}
 	wait.Wait()
 	if passed.Load() < 2 || refused.Load() < 1 {
-		t.Errorf("of five at once %d passed and %d were refused, want two and the others", passed.Load(), refused.Load())
+		t.Errorf("of five at once %d passed and %d were refused, want two and the others", passed.Load(),
+			refused.Load())
 	}
 }
 
 func (w *world) throttleGivesBack(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners/left")
-	ctx, hangUp := context.WithCancel(t.Context())
-	defer hangUp()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.envoy.Addr+"/partners/left", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, stopWaiting := context.WithCancel(t.Context())
+	defer stopWaiting()
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.envoy.Addr+"/partners/left", nil))(t)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := do(w.client, r)
 		ended <- err
 	}()
 	w.awaitMetric(t, 1, "spillway_throttle_waiting")
-	hangUp()
+	stopWaiting()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the request ended with %v before it was given up", err)
 	}
@@ -129,7 +128,7 @@ func (w *world) penalty(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners/punished")
 	between(t, w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished"), "retry-after", 1, 60)
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished")
-	// The second refusal began a cool-down of an hour, whatever the limit itself would say.
+	// The second refusal began a cool-down of an hour, longer than the limit itself would last.
 	between(t, w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished"), "retry-after", 3000, 3600)
 	w.wants(t, 1, http.StatusOK, "/partners/other")
 }
@@ -149,7 +148,9 @@ func TestAuthzReloadUnderLoad(t *testing.T) {
 			if n%5 == 0 {
 				w.sidecar.Send(t, syscall.SIGHUP)
 			}
-			servers.Await(t, "the rules of this round", func() error { return w.shows("/partners/looked", fmt.Sprint(n)) })
+			servers.Await(t, "the rules of this round", func() error {
+				return w.shows("/partners/looked", fmt.Sprint(n))
+			})
 		}
 		w.writeRule(t, "partners.yaml", "domain: partners\nrules: [{nam: x}]\n")
 		servers.Await(t, "the report of the broken file", func() error {
@@ -172,10 +173,11 @@ func TestAuthzReloadUnderLoad(t *testing.T) {
 func loadRules(n int) string {
 	return fmt.Sprintf("domain: partners\nidentity:\n  order: [jwt, ip]\n%srules:\n"+
 		"  - { name: per-user, scope: user, limit: 1_000_000/1s }\n"+
-		"  - { name: looked, scope: endpoint, match: { endpoints: [\"/partners/looked\"] }, limit: %d/1h }\n", tokenIssuer, n)
+		"  - { name: looked, scope: endpoint, match: { endpoints: [\"/partners/looked\"] }, limit: %d/1h }\n",
+		tokenIssuer, n)
 }
 
-// authzLoad sends requests with tokens until stop is called. Each must tell of its user's limit.
+// authzLoad sends requests with tokens until stop is called. Each answer must report its user's limit.
 func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -207,7 +209,8 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 	}
 }
 
-// An answer that is held when the sidecar is told to end still comes, if it is due before the end, which is three seconds later.
+// An answer that waits when the sidecar gets its signal still comes, if it is due before the end, which is three
+// seconds later.
 func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
 	rules := strings.Replace(actionRules, "per: 3s", "per: 2s", 1)
 	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": rules}})

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // partnerRules are behind the example's /partners: one endpoint for each thing that a rule can do.
@@ -25,12 +27,15 @@ rules:
     scope: endpoint
     match: { endpoints: ["/partners/words"] }
     limit: 0/1h
-    response: { status: 503, message: "Come back later.", headers: { x-help: "https://example.com/help" }, retry_after: 90s }
-  - { name: banned, match: { endpoints: ["/partners/banned"] }, action: block, reason: "Contact support.", until: 2099-01-01T00:00:00Z }
+    response: { status: 503, message: "Come back later.", headers: { x-help: "https://example.com/help" },
+        retry_after: 90s }
+  - { name: banned, match: { endpoints: ["/partners/banned"] }, action: block, reason: "Contact support.",
+      until: 2099-01-01T00:00:00Z }
   - { name: free, match: { endpoints: ["/partners/free/**"] }, action: allow }
   - { name: seen, scope: endpoint, match: { endpoints: ["/partners/seen"] }, limit: 0/1h, action: log_only }
   - { name: by-entry, scope: ip, match: { entries: { api: partners-v1 }, endpoints: ["/partners/entry"] }, limit: 1/1h }
-  - { name: other-entry, scope: ip, match: { entries: { api: partners-v2 }, endpoints: ["/partners/entry"] }, limit: 100/1h, priority: 1 }
+  - { name: other-entry, scope: ip, match: { entries: { api: partners-v2 }, endpoints: ["/partners/entry"] },
+      limit: 100/1h, priority: 1 }
   - { name: priced, scope: endpoint, match: { endpoints: ["/partners/priced"] }, limit: 10/1h, cost: 3 }
 `
 
@@ -50,8 +55,9 @@ func TestAuthzAnswersThroughEnvoy(t *testing.T) {
 }
 
 func (w *world) authzAllowed(t *testing.T) {
-	// The application says things about limits, too. Spillway's word overwrites them.
-	got := w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey, "x-echo-x-ratelimit-limit", "999", "x-echo-x-ratelimit-reset", "never")
+	// The application sends headers about limits, too. Spillway overwrites them.
+	got := w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey, "x-echo-x-ratelimit-limit", "999",
+		"x-echo-x-ratelimit-reset", "never")
 	got.has(t, "x-ratelimit-limit", "20")
 	got.has(t, "x-ratelimit-remaining", "19")
 	got.has(t, "x-ratelimit-cost", "1")
@@ -93,8 +99,10 @@ func (w *world) authzPlainText(t *testing.T) {
 	if strings.HasPrefix(got.body, "{") || got.body == "" {
 		t.Errorf("the body is no plain text: %q", got.body)
 	}
-	w.wants(t, 1, http.StatusTooManyRequests, path, "accept", "application/json, text/plain;q=0.5").has(t, "content-type", "application/problem+json")
-	if line := w.logged(t, path+" 429"); !strings.Contains(line, `"outcome":"refused"`) || !strings.Contains(line, `"rule":"first"`) {
+	w.wants(t, 1, http.StatusTooManyRequests, path, "accept", "application/json, text/plain;q=0.5").has(t,
+		"content-type", "application/problem+json")
+	if line := w.logged(t, path+" 429"); !strings.Contains(line, `"outcome":"refused"`) ||
+		!strings.Contains(line, `"rule":"first"`) {
 		t.Errorf("the access log does not tell of the refusal: %s", line)
 	}
 }
@@ -150,7 +158,8 @@ func (w *world) authzDisabled(t *testing.T) {
 func (w *world) authzGRPC(t *testing.T) {
 	const path = "/partners/grpc"
 	if got := w.grpcTo(t, path); got.header.Get("grpc-status") != "0" {
-		t.Fatalf("an allowed gRPC call was answered with grpc-status %q (headers %v)", got.header.Get("grpc-status"), got.header)
+		t.Fatalf("an allowed gRPC call was answered with grpc-status %q (headers %v)", got.header.Get("grpc-status"),
+			got.header)
 	}
 	got := w.grpcTo(t, path)
 	got.has(t, "grpc-status", "8")
@@ -182,10 +191,7 @@ func (w *world) grpcTo(t *testing.T, path string, headers ...string) answer {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.envoy.Addr+path, http.NoBody))(t)
 	r.Header.Set("content-type", "application/grpc")
 	r.Header.Set("te", "trailers")
 	for i := 0; i+1 < len(headers); i += 2 {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// clientRules are behind the example's /partners. Clients come behind one more proxy, so that each case has addresses of its own.
+// clientRules are behind the example's /partners. Clients come behind one more proxy, so that each case has addresses
+// of its own.
 const clientRules = `
 domain: partners
 on_failure: closed
@@ -30,30 +31,35 @@ rules:
   - { name: clients, scope: [client, endpoint], match: { endpoints: ["/partners/client"] }, limit: 2/1h }
   - { name: per-key, scope: [api_key, endpoint], match: { endpoints: ["/partners/key"] }, limit: 2/1h }
   - { name: pro-all, scope: [tier, endpoint], match: { tiers: [pro], endpoints: ["/partners/tier"] }, limit: 2/1h }
-  - { name: daily, scope: [user, endpoint], match: { endpoints: ["/partners/daily"] }, limit: { count: 2, per: calendar_day } }
-  - { name: monthly, scope: [user, endpoint], match: { endpoints: ["/partners/monthly"] }, limit: { count: 2, per: calendar_month } }
-  - { name: bursty, scope: endpoint, match: { endpoints: ["/partners/bursty"] }, limit: { count: 5, per: 1h, burst: 9 }, cost: 2 }
+  - { name: daily, scope: [user, endpoint], match: { endpoints: ["/partners/daily"] }, limit: { count: 2,
+      per: calendar_day } }
+  - { name: monthly, scope: [user, endpoint], match: { endpoints: ["/partners/monthly"] }, limit: { count: 2,
+      per: calendar_month } }
+  - { name: bursty, scope: endpoint, match: { endpoints: ["/partners/bursty"] }, limit: { count: 5, per: 1h,
+      burst: 9 }, cost: 2 }
 `
 
 func TestAuthzClients(t *testing.T) {
-	onEachStore(t, authzSetup{rules: map[string]string{"partners.yaml": clientRules, "keys.json": keySet()}}, func(t *testing.T, w *world) {
-		w.clean(t, "users behind one address are not held to its limit", w.nat)
-		w.clean(t, "a client is its user, else its address", w.clients)
-		w.clean(t, "a limit per API key", w.perKey)
-		w.clean(t, "one counter for a tier", w.perTier)
-		w.clean(t, "the limit shown is never below what is left", w.bursty)
-		w.clean(t, "quotas end with the day and the month of the domain's time zone", w.calendars)
-		if w.redis != nil {
-			w.clean(t, "rules inherit the domain's failure policy", w.inherited)
-		}
-	})
+	onEachStore(t, authzSetup{rules: map[string]string{"partners.yaml": clientRules, "keys.json": keySet()}},
+		func(t *testing.T, w *world) {
+			w.clean(t, "users behind one address are not held to its limit", w.nat)
+			w.clean(t, "a client is its user, else its address", w.clients)
+			w.clean(t, "a limit per API key", w.perKey)
+			w.clean(t, "one counter for a tier", w.perTier)
+			w.clean(t, "the limit shown is never below what is left", w.bursty)
+			w.clean(t, "quotas end with the day and the month of the domain's time zone", w.calendars)
+			if w.redis != nil {
+				w.clean(t, "rules inherit the domain's failure policy", w.inherited)
+			}
+		})
 }
 
 func (w *world) nat(t *testing.T) {
 	const office = "198.51.100.1"
 	w.wants(t, 3, http.StatusOK, "/partners/a", "x-forwarded-for", office).has(t, "x-ratelimit-limit", "3")
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/a", "x-forwarded-for", office)
-	w.wants(t, 5, http.StatusOK, "/partners/a", "x-forwarded-for", office, "authorization", "Bearer "+tokenOf("bob")).has(t, "x-ratelimit-limit", "1000")
+	w.wants(t, 5, http.StatusOK, "/partners/a", "x-forwarded-for", office, "authorization",
+		"Bearer "+tokenOf("bob")).has(t, "x-ratelimit-limit", "1000")
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/a", "x-forwarded-for", office)
 }
 
@@ -64,7 +70,8 @@ func (w *world) clients(t *testing.T) {
 	w.wants(t, 2, http.StatusOK, "/partners/client", "x-forwarded-for", "198.51.100.2")
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/client", "x-forwarded-for", "198.51.100.2")
 	// A user whose name is an address is not that address.
-	w.wants(t, 1, http.StatusOK, "/partners/client", "authorization", "Bearer "+tokenOf("198.51.100.2")).has(t, "x-ratelimit-remaining", "1")
+	w.wants(t, 1, http.StatusOK, "/partners/client", "authorization", "Bearer "+tokenOf("198.51.100.2")).has(t,
+		"x-ratelimit-remaining", "1")
 }
 
 func (w *world) perKey(t *testing.T) {

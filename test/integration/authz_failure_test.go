@@ -36,7 +36,8 @@ func TestAuthzDeadSidecarFailsClosed(t *testing.T) {
 }
 
 func TestAuthzDeadSidecarFailsOpenWhenAsked(t *testing.T) {
-	w := startAuthz(t, authzSetup{memory: true, swaps: [][2]string{{"failure_mode_allow: false", "failure_mode_allow: true"}}})
+	w := startAuthz(t,
+		authzSetup{memory: true, swaps: [][2]string{{"failure_mode_allow: false", "failure_mode_allow: true"}}})
 	w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey).has(t, "x-ratelimit-remaining", "19")
 	w.sidecar.End(t)
 	w.wants(t, 30, http.StatusOK, "/", "x-api-key", demoKey).unlimited(t)
@@ -45,7 +46,7 @@ func TestAuthzDeadSidecarFailsOpenWhenAsked(t *testing.T) {
 	}
 }
 
-// A lost Redis is no reason for Envoy's failure mode: the rules decide.
+// A lost Redis is not a reason for Envoy's failure mode: the rules decide.
 func TestAuthzDeadRedisIsAnsweredByPolicy(t *testing.T) {
 	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies}})
 	w.clean(t, "policies", func(t *testing.T) {
@@ -75,7 +76,8 @@ func TestAuthzDeadRedisIsAnsweredByPolicy(t *testing.T) {
 
 // The answers come while Redis still hangs, and before the filter's own timeout.
 func TestAuthzHangingRedisIsAnsweredInTime(t *testing.T) {
-	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies}, env: []string{"STORE_PATIENCE=20ms"}})
+	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies},
+		env: []string{"STORE_PATIENCE=20ms"}})
 	w.clean(t, "hanging", func(t *testing.T) {
 		w.redis.Hang(t)
 		w.wants(t, 1, http.StatusOK, "/partners/open")
@@ -89,7 +91,8 @@ func TestBothFiltersAtOnce(t *testing.T) {
 	w := startAuthz(t, authzSetup{})
 	inside(t, 5*time.Minute)
 	w.clean(t, "the second refuses", func(t *testing.T) {
-		w.wants(t, 2, http.StatusOK, "/export", "x-api-key", demoKey, "x-user", "both").has(t, "x-ratelimit-limit", "20")
+		w.wants(t, 2, http.StatusOK, "/export", "x-api-key", demoKey, "x-user", "both").has(t, "x-ratelimit-limit",
+			"20")
 		got := w.wants(t, 1, http.StatusTooManyRequests, "/export", "x-api-key", demoKey, "x-user", "both")
 		got.has(t, "x-envoy-ratelimited", "true")
 		got.has(t, "x-ratelimit-limit", "20") // ext_authz's word overwrites that of the other filter

@@ -21,7 +21,8 @@ identity:
     header: x-api-key
     keys:
       - { id: demo, sha256: "4c632e7135929907209e422fd8a878aca2a19f7a3ed1089e7c3e1c53c44bfa69", user: alice }
-      - { id: ci, sha256: "d889bc32fcb5d1fc36f7ee50379539de7a9b3a7ad49d04898323d4c32152fba2", user: ci-bot, limits: [2/1h] }
+      - { id: ci, sha256: "d889bc32fcb5d1fc36f7ee50379539de7a9b3a7ad49d04898323d4c32152fba2", user: ci-bot,
+          limits: [2/1h] }
   client_ip: { trusted_hops: 1 }
 rules:
   - { name: per-user, scope: user, limit: 4/1h }
@@ -48,7 +49,9 @@ func TestAuthzIdentities(t *testing.T) {
 	rules := map[string]string{"partners.yaml": identityRules, "authz.yaml": queryRules, "keys.json": keySet()}
 	for _, raw := range []string{"true", "false"} {
 		t.Run("encode_raw_headers: "+raw, func(t *testing.T) {
-			onEachStore(t, authzSetup{rules: rules, swaps: [][2]string{{"encode_raw_headers: true", "encode_raw_headers: " + raw}}}, identities)
+			onEachStore(t,
+				authzSetup{rules: rules,
+					swaps: [][2]string{{"encode_raw_headers: true", "encode_raw_headers: " + raw}}}, identities)
 		})
 	}
 }
@@ -67,7 +70,8 @@ func identities(t *testing.T, w *world) {
 func (w *world) tokens(t *testing.T) {
 	claims := claimsOf("alice")
 	for i, token := range []string{
-		sign("RS256", "rsa", rsaKey(), claims), sign("ES256", "ec", ecKey(), claims), sign("EdDSA", "ed", edKey(), claims),
+		sign("RS256", "rsa", rsaKey(), claims), sign("ES256", "ec", ecKey(), claims),
+		sign("EdDSA", "ed", edKey(), claims),
 	} {
 		got := w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+token)
 		got.has(t, "x-ratelimit-limit", "4")
@@ -76,7 +80,8 @@ func (w *world) tokens(t *testing.T) {
 	// An API key of the same user is the same user.
 	w.wants(t, 1, http.StatusOK, "/partners", "x-api-key", demoKey).has(t, "x-ratelimit-remaining", "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners", "authorization", "bearer "+tokenOf("alice"))
-	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+tokenOf("bob")).has(t, "x-ratelimit-remaining", "3")
+	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+tokenOf("bob")).has(t, "x-ratelimit-remaining",
+		"3")
 	// Tenant and tier are the token's: one counter for both users of acme.
 	w.wants(t, 1, http.StatusOK, "/partners/pro", "authorization", "Bearer "+tokenOf("carol"))
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/pro", "authorization", "Bearer "+tokenOf("dave"))
@@ -107,11 +112,13 @@ func (w *world) queryKeys(t *testing.T) {
 	w.wants(t, 1, http.StatusBadRequest, "/?api_key="+demoKey+"&api_key="+demoKey)
 }
 
-// Envoy appends its own peer, so the second from the right is what the proxy before it says.
+// Envoy appends its own peer, so the second from the right is what the proxy before it wrote.
 func (w *world) forwardedAddresses(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "198.51.100.7").has(t, "x-ratelimit-remaining", "2")
-	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "203.0.113.1, 198.51.100.7").has(t, "x-ratelimit-remaining", "1")
-	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "::1,nonsense, ::ffff:198.51.100.7").has(t, "x-ratelimit-remaining", "0")
+	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "203.0.113.1, 198.51.100.7").has(t, "x-ratelimit-remaining",
+		"1")
+	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "::1,nonsense, ::ffff:198.51.100.7").has(t,
+		"x-ratelimit-remaining", "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/", "x-forwarded-for", "203.0.113.2,198.51.100.7:4711")
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "198.51.100.8").has(t, "x-ratelimit-remaining", "2")
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "2001:db8::1").has(t, "x-ratelimit-remaining", "2")
@@ -136,7 +143,7 @@ func (w *world) twice(t *testing.T) {
 	}
 }
 
-// Bytes that are no UTF-8 are no way out: neither in a credential nor elsewhere.
+// Bytes that are not UTF-8 do not avoid a limit: neither in a credential nor elsewhere.
 func (w *world) authzNotUTF8(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners", "x-api-key", "\xff\xfe").has(t, "x-ratelimit-limit", "1000")
 	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer \xff\xfe").has(t, "x-ratelimit-limit", "1000")

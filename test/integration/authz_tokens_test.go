@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // object is a JSON object: a key, a header or claims.
@@ -22,28 +24,26 @@ type object = map[string]any
 
 // The signers of the tests, made anew for each run.
 var (
-	edKey    = sync.OnceValue(func() ed25519.PrivateKey { _, key, err := ed25519.GenerateKey(rand.Reader); return must(key, err) })
-	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	ecKey    = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	wrongKey = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	edKey = sync.OnceValue(func() ed25519.PrivateKey {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return must.Value(key, err)
+	})
+	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey    = sync.OnceValue(newECKey)
+	wrongKey = sync.OnceValue(newECKey)
 )
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func newECKey() *ecdsa.PrivateKey { return must.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) }
 
 func b64(raw []byte) string { return base64.RawURLEncoding.EncodeToString(raw) }
 
-// publicJWK is a public key as it stands in a key set.
+// publicJWK is a public key in the form that key sets hold.
 func publicJWK(kid string, key crypto.PublicKey) object {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		return object{"kty": "RSA", "kid": kid, "n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}
 	case *ecdsa.PublicKey:
-		point := must(key.Bytes())[1:]
+		point := must.Value(key.Bytes())[1:]
 		return object{"kty": "EC", "kid": kid, "crv": "P-256", "x": b64(point[:32]), "y": b64(point[32:])}
 	case ed25519.PublicKey:
 		return object{"kty": "OKP", "kid": kid, "crv": "Ed25519", "x": b64(key)}
@@ -53,7 +53,7 @@ func publicJWK(kid string, key crypto.PublicKey) object {
 
 // keySet is the issuer's key set.
 func keySet() string {
-	return string(must(json.Marshal(object{"keys": []object{
+	return string(must.Value(json.Marshal(object{"keys": []object{
 		publicJWK("rsa", &rsaKey().PublicKey), publicJWK("ec", &ecKey().PublicKey), publicJWK("ed", edKey().Public()),
 	}})))
 }
@@ -76,10 +76,10 @@ func sign(alg, kid string, key any, claims object) string {
 	return signHeader(object{"alg": alg, "kid": kid, "typ": "JWT"}, alg, key, claims)
 }
 
-// signHeader makes a token whose header says anything.
+// signHeader makes a token with any header.
 func signHeader(header object, alg string, key any, claims object) string {
-	text := b64(must(json.Marshal(header))) + "." + b64(must(json.Marshal(claims)))
-	return text + "." + b64(must(jwt.GetSigningMethod(alg).Sign(text, key)))
+	text := b64(must.Value(json.Marshal(header))) + "." + b64(must.Value(json.Marshal(claims)))
+	return text + "." + b64(must.Value(jwt.GetSigningMethod(alg).Sign(text, key)))
 }
 
 // tokenOf is a good token of a user.

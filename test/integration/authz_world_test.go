@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // authzSetup is what a world with ext_authz differs in from the usual one.
 type authzSetup struct {
-	memory bool              // the sidecar has no Redis
+	memory bool              // the sidecar runs without Redis
 	env    []string          // of the sidecar, on top of the usual
 	rules  map[string]string // files beside (or in place of) those of examples/rules
-	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: text, and what stands there instead
+	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: a text, and what replaces it
 }
 
 // authzTimeout is the filter's. The example's own would end calls on a busy machine, and cut the throttle's waits.
@@ -40,7 +41,8 @@ func startAuthz(t *testing.T, s authzSetup) *world {
 	}
 	w.sidecar = servers.StartSidecar(t, env...)
 	changes := addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log)
-	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout}, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
+	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout},
+		[2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	w.envoy = servers.StartEnvoy(t, rewritten(t, authzFile(t), append(changes, s.swaps...)))
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(w.client.CloseIdleConnections)
@@ -61,7 +63,8 @@ func onEachStore(t *testing.T, s authzSetup, run func(t *testing.T, w *world)) {
 }
 
 // authzErrors are Envoy's counters of calls that failed, and of answers that it could not use.
-var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid", "cluster.app.ratelimit.error"}
+var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid",
+	"cluster.app.ratelimit.error"}
 
 // clean runs a case and fails when Envoy could not ask the sidecar, or not use its answer, meanwhile: the case may have
 // passed for that reason.
@@ -103,10 +106,7 @@ func (a answer) mentions(t testing.TB, text string) {
 // send sends a request with another method through Envoy. Headers come in pairs of name and value.
 func (w *world) send(t testing.TB, method, path string, headers ...string) answer {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+w.envoy.Addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, "http://"+w.envoy.Addr+path, nil))(t)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
@@ -123,10 +123,7 @@ func TestAuthzExampleIsValid(t *testing.T) {
 
 // Envoy accepts services at a cluster that does not exist.
 func TestAuthzExampleNamesItsOwnCluster(t *testing.T) {
-	text, err := os.ReadFile(authzFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(authzFile(t)))(t)
 	all := regexp.MustCompile(`envoy_grpc: \{cluster_name: ([a-z]+)`).FindAllStringSubmatch(string(text), -1)
 	if len(all) != 2 {
 		t.Fatalf("the example names %d clusters for its two services", len(all))

@@ -18,7 +18,8 @@ func addressFamilies() []family {
 		{"peer/spelled", direct, direct, rows(by, spelledPeer())},
 		{"peer/network", from("direct", "{net6}:1::1"), from("direct", ""), rows(by, sameNetwork())},
 		{"hops", from("hops", "{proxy}", "{home}, {proxy}"), from("hops", "{proxy2}"), rows(by, spoofedHops())},
-		{"hops/network", from("hops", "{proxy}", "{net6}:1::1, {proxy}"), from("hops", "{proxy2}"), rows(by, networkHops())},
+		{"hops/network", from("hops", "{proxy}", "{net6}:1::1, {proxy}"), from("hops", "{proxy2}"),
+			rows(by, networkHops())},
 		{"hops/no address", from("hops", "{proxy}"), from("hops", "{proxy}"), rows(by, malformedHops())},
 		{"proxies", from("proxies", "{proxy}", "{home}"), from("proxies", "{proxy2}"), rows(by, spoofedProxies())},
 		{"proxies/none", from("proxies", "{home}"), from("proxies", "{home}"), rows(by, untrustedProxies())},
@@ -35,19 +36,22 @@ func forwarded(lists ...string) func(*ask, *caller) {
 	}
 }
 
-// spoofedPeer names other clients in headers that Spillway was not told to trust.
+// spoofedPeer names other clients in headers that Spillway is not configured to trust.
 func spoofedPeer() []change {
 	var all []change
 	for _, name := range []string{
-		"x-forwarded-for", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "x-cluster-client-ip", "client-ip",
-		"fastly-client-ip", "x-envoy-external-address", "x-original-forwarded-for", "x-forwarded", "remote-addr", "x-azure-clientip",
+		"x-forwarded-for", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "x-cluster-client-ip",
+		"client-ip",
+		"fastly-client-ip", "x-envoy-external-address", "x-original-forwarded-for", "x-forwarded", "remote-addr",
+		"x-azure-clientip",
 		"x-remote-address", "via",
 	} {
 		all = append(all, change{name, header(name, "192.0.2.1")})
 	}
 	return append(all,
 		change{"forwarded", header("forwarded", `for=192.0.2.1;proto=https`)},
-		change{"all of them", header("x-forwarded-for", "192.0.2.1", "x-real-ip", "192.0.2.2", "forwarded", "for=192.0.2.3")},
+		change{"all of them", header("x-forwarded-for", "192.0.2.1", "x-real-ip", "192.0.2.2", "forwarded",
+			"for=192.0.2.3")},
 		change{"names of users", header("x-user", "other", "x-user-id", "other", "sub", "other")},
 	)
 }
@@ -93,7 +97,8 @@ func spoofedHops() []change {
 		{"IPv4 in IPv6 in brackets", forwarded("[::ffff:{home}], {proxy2}")},
 		{"IPv4 in IPv6 with a port", forwarded("[::ffff:{home}]:80, {proxy2}")},
 		{"last entry is nonsense", forwarded("{home}, nonsense")},
-		{"other headers beside", header("x-real-ip", "192.0.2.1", "x-forwarded-for", "{home}, {proxy2}", "forwarded", "for=192.0.2.2")},
+		{"other headers beside", header("x-real-ip", "192.0.2.1", "x-forwarded-for", "{home}, {proxy2}", "forwarded",
+			"for=192.0.2.2")},
 	}
 }
 
@@ -108,12 +113,14 @@ func networkHops() []change {
 	}
 }
 
-// malformedHops are no addresses, or too few: then it is the peer.
+// malformedHops are not addresses, or too few: then it is the peer.
 func malformedHops() []change {
 	var all []change
 	for _, entry := range []string{
-		"", "unknown", "_hidden", "localhost", "0x7f000001", "2130706433", "127.1", "010.0.0.1", "1.2.3.4.5", "256.1.1.1",
-		`"192.0.2.1"`, "for=192.0.2.1", "192.0.2.1/32", "192.0.2.1:port", "[192.0.2.1]", "2001:db8::1::2", "[2001:db8::1",
+		"", "unknown", "_hidden", "localhost", "0x7f000001", "2130706433", "127.1", "010.0.0.1", "1.2.3.4.5",
+		"256.1.1.1",
+		`"192.0.2.1"`, "for=192.0.2.1", "192.0.2.1/32", "192.0.2.1:port", "[192.0.2.1]", "2001:db8::1::2",
+		"[2001:db8::1",
 		"192.0.2.1 192.0.2.2", "192.0.2.1;x", "\xff", "192.0.2.1\x00", "１９２.0.2.1", "-1", "http://192.0.2.1",
 	} {
 		all = append(all, change{"entry " + entry, forwarded(entry + ", 192.0.2.9")})
@@ -150,7 +157,10 @@ func untrustedProxies() []change {
 		{"a proxy's address", forwarded("10.0.0.1")},
 		{"many", forwarded("192.0.2.1, 10.0.0.1, 192.0.2.2")},
 		{"nonsense", forwarded("nonsense")},
-		{"itself as IPv4 in IPv6", func(a *ask, c *caller) { peer("::ffff:{home}")(a, c); forwarded("192.0.2.1")(a, c) }},
+		{"itself as IPv4 in IPv6", func(a *ask, c *caller) {
+			peer("::ffff:{home}")(a, c)
+			forwarded("192.0.2.1")(a, c)
+		}},
 	}
 }
 
@@ -166,7 +176,8 @@ func endedProxies() []change {
 	}
 }
 
-// costFamilies are about the price that a header names. The limit is spent, so whatever costs at least 1 is refused.
+// costFamilies are about the price that a header names. The limit is spent, so every request that costs at least 1 is
+// refused.
 func costFamilies() []family {
 	usual := ask{domain: "costs", method: "GET", path: "/", host: "shop.example", peer: "{home}"}
 	named := func(values ...string) func(*ask, *caller) {
@@ -178,8 +189,10 @@ func costFamilies() []family {
 	}
 	var all []change
 	for _, value := range []string{
-		"0", "-1", "-9223372036854775808", "0.5", "1e0", "1e-9", "", " ", "00", "+0", "0x0", "NaN", "Inf", "null", "free", "0,0", "0, 1",
-		"18446744073709551616", "9223372036854775808", "9007199254740993", "99999999999999999999999999", "٠", "０", "1_0", "\xff", "0\x00", "-0",
+		"0", "-1", "-9223372036854775808", "0.5", "1e0", "1e-9", "", " ", "00", "+0", "0x0", "NaN", "Inf", "null",
+		"free", "0,0", "0, 1",
+		"18446744073709551616", "9223372036854775808", "9007199254740993", "99999999999999999999999999", "٠", "０",
+		"1_0", "\xff", "0\x00", "-0",
 	} {
 		all = append(all, change{"cost " + value, named(value)})
 	}
@@ -188,7 +201,8 @@ func costFamilies() []family {
 		change{"twice, once empty", named("", "0")},
 		change{"name in upper case", header("X-REQUEST-COST", "0")},
 		change{"60 KiB of digits", named(strings.Repeat("0", 60<<10))},
-		change{"under other names", header("x-ratelimit-cost", "0", "x-cost", "0", "hits-addend", "0", "x-ratelimit-hits-addend", "0")},
+		change{"under other names", header("x-ratelimit-cost", "0", "x-cost", "0", "hits-addend", "0",
+			"x-ratelimit-hits-addend", "0")},
 	)
 	return []family{{"cost", usual, usual, rows("per-address", all)}}
 }

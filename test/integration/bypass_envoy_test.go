@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // edgeRules are in place of those of domain api: one request an hour, per endpoint and per client.
@@ -31,10 +33,11 @@ rules:
   - { name: per-address, scope: [ip, endpoint], match: { endpoints: ["/mine"] }, limit: 1/1h }
 `
 
-// What arrives at Spillway is what Envoy makes of a request. 307 is Envoy's answer to an escaped slash, which sends the client
-// to the path that it stands for.
+// What arrives at Spillway is what Envoy makes of a request. 307 is Envoy's answer to an escaped slash, which sends the
+// client to the path that it means.
 func TestBypassThroughEnvoy(t *testing.T) {
-	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"authz.yaml": edgeRules, "keys.json": keySet()}})
+	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"authz.yaml": edgeRules,
+		"keys.json": keySet()}})
 	w.wants(t, 1, http.StatusOK, "/login")
 	w.wants(t, 1, http.StatusOK, "/mine")
 	w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey)
@@ -91,10 +94,7 @@ func TestBypassThroughEnvoy(t *testing.T) {
 // raw sends bytes that Go's client would not.
 func (w *world) raw(t *testing.T, target, header string) (*http.Response, string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", w.envoy.Addr, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.DialTimeout("tcp", w.envoy.Addr, time.Minute))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	if header != "" {

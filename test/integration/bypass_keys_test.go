@@ -55,10 +55,14 @@ func sameKey() []change {
 		}},
 		{"another in a cookie", header("x-api-key", "{key}", "cookie", "x-api-key=other")},
 		{"another in authorization", header("x-api-key", "{key}", "authorization", "ApiKey other")},
-		{"names of users in headers", header("x-api-key", "{key}", "x-user", "other", "x-user-id", "other", "x-tenant", "other")},
+		{"names of users in headers", header("x-api-key", "{key}", "x-user", "other", "x-user-id", "other", "x-tenant",
+			"other")},
 		{"beside a token that is worth nothing", header("x-api-key", "{key}", "authorization", "Bearer a.b.c")},
 		{"beside another address", header("x-api-key", "{key}", "x-forwarded-for", "192.0.2.1")},
-		{"beside a certificate", func(a *ask, c *caller) { a.principal = "spiffe://mesh/other"; header("x-api-key", "{key}")(a, c) }},
+		{"beside a certificate", func(a *ask, c *caller) {
+			a.principal = "spiffe://mesh/other"
+			header("x-api-key", "{key}")(a, c)
+		}},
 		{"beside bytes that are not UTF-8", header("x-api-key", "{key}", "x-note", "\xff\xfe\x00")},
 		{"beside 60 KiB of headers", header("x-api-key", "{key}", "x-note", strings.Repeat("n", 60<<10))},
 		{"beside 1,000 headers", func(a *ask, c *caller) {
@@ -96,7 +100,8 @@ func worthlessKey() []change {
 		{"as Basic", header("authorization", "Basic {key}")},
 		{"in the query", path("/?x-api-key={key}&api_key={key}")},
 		{"in a cookie", header("cookie", "x-api-key={key}")},
-		{"under another name", header("x-api-key2", "{key}", "x_api_key", "{key}", "api-key", "{key}", "x-api-key ", "{key}")},
+		{"under another name", header("x-api-key2", "{key}", "x_api_key", "{key}", "api-key", "{key}", "x-api-key ",
+			"{key}")},
 		{"in the path", path("/{key}")},
 	}
 }
@@ -174,16 +179,19 @@ func sameCertificate() []change {
 		return func(a *ask, c *caller) { a.principal = "spiffe://mesh/{id}"; more(a, c) }
 	}
 	return []change{
-		{"another in x-forwarded-client-cert", certificate(header("x-forwarded-client-cert", "URI=spiffe://mesh/other"))},
+		{"another in x-forwarded-client-cert",
+			certificate(header("x-forwarded-client-cert", "URI=spiffe://mesh/other"))},
 		{"a token beside", certificate(header("authorization", "Bearer a.b.c"))},
-		{"two tokens beside, which are not asked for", certificate(header("authorization", "Bearer a", "authorization", "Bearer b"))},
+		{"two tokens beside, which are not asked for",
+			certificate(header("authorization", "Bearer a", "authorization", "Bearer b"))},
 		{"names in headers", certificate(header("x-user", "other", "x-envoy-downstream-service-cluster", "other"))},
 	}
 }
 
 func worthlessCertificate() []change {
 	return []change{
-		{"x-forwarded-client-cert alone", header("x-forwarded-client-cert", "By=spiffe://mesh/x;URI=spiffe://mesh/{id}")},
+		{"x-forwarded-client-cert alone",
+			header("x-forwarded-client-cert", "By=spiffe://mesh/x;URI=spiffe://mesh/{id}")},
 		{"ssl headers", header("ssl-client-cert", "x", "x-ssl-client-dn", "CN={id}", "x-client-cert", "{id}")},
 		{"service cluster", header("x-envoy-downstream-service-cluster", "{id}")},
 	}

@@ -74,12 +74,16 @@ func pathTricks() []trick {
 		"//login", "///login", "/login/", "/login//", "/./login", "/././/login", "/x/../login", "/x/y/../../login",
 		"/%2e/login", "/x/%2e%2e/login", "/x/%2E%2E/login", "/x/.%2e/login", "/%2flogin",
 		"%2flogin", "/%2Flogin", "/login%2f", "/login%2F%2f", "\\login", "/\\login", "/%5clogin", "/%5Clogin",
-		"/login\\", "/login%5c", "/login;jsessionid=1", "/login;", "/login;a=b;c=d/", "/;x/login", "/;/login", "/login/;/",
+		"/login\\", "/login%5c", "/login;jsessionid=1", "/login;", "/login;a=b;c=d/", "/;x/login", "/;/login",
+		"/login/;/",
 		"/login%3bx", "/login%3Bx=1", "/login;%", "/login;%1", "/login;%zz", "/x/../login;%2", "/login/;%",
 		"/login/.", "/login/./", "/login/x/..", "/login/%2e", "/../login", "/../../../login", "../login",
-		"./login", "login", "login/", "/%6cogin", "/%6Cogin", "/l%6fgin", "/%6c%6f%67%69%6e", "/login?", "/login?x=1", "/login?x=%zz",
-		"/login?/../other", "/login?\x00", "/login#", "/login#frag", "/login?a#b", "/login#?a", "/login/?next=/x", "/login;x?y#z",
-		"http://evil.example/login", "HTTP://evil.example/login", "https://evil.example:8443//login?x", "http://evil.example\\login",
+		"./login", "login", "login/", "/%6cogin", "/%6Cogin", "/l%6fgin", "/%6c%6f%67%69%6e", "/login?", "/login?x=1",
+		"/login?x=%zz",
+		"/login?/../other", "/login?\x00", "/login#", "/login#frag", "/login?a#b", "/login#?a", "/login/?next=/x",
+		"/login;x?y#z",
+		"http://evil.example/login", "HTTP://evil.example/login", "https://evil.example:8443//login?x",
+		"http://evil.example\\login",
 		"http://user@evil.example/x/../login", "http:///login", "/admin/../login",
 		"/admin/%2e%2e/login", "/login/../login", "//x//..//login",
 	} {
@@ -107,10 +111,14 @@ func pathTricks() []trick {
 func badPathTricks() []trick {
 	var all []trick
 	for _, spelling := range []string{
-		"/login%00", "/log%00in", "/%00/login", "/login\x00", "/login\x00.html", "http://evil.example/login%00", "/login;%00",
-		"/x/..%2flogin", "/x%2f..%2flogin", "/x\\..\\login", "/x/..;/login", "/x/..;a=b/login", "/x/%2e%2e;/login", "/x/..%3b/login", "/.;/login",
-		"/login/..;/login", "/admin/x/..%2f../login", "/login/..%3b/other", "/login/..%2fother", "/login/..%5cother", "/login/..\\x",
-		"/login%2fx/../other", "/login/x%5cy/../../other", "/login/;/../other", "http://evil.example\\..\\login", "/login/.%3b", "/login%2f.",
+		"/login%00", "/log%00in", "/%00/login", "/login\x00", "/login\x00.html", "http://evil.example/login%00",
+		"/login;%00",
+		"/x/..%2flogin", "/x%2f..%2flogin", "/x\\..\\login", "/x/..;/login", "/x/..;a=b/login", "/x/%2e%2e;/login",
+		"/x/..%3b/login", "/.;/login",
+		"/login/..;/login", "/admin/x/..%2f../login", "/login/..%3b/other", "/login/..%2fother", "/login/..%5cother",
+		"/login/..\\x",
+		"/login%2fx/../other", "/login/x%5cy/../../other", "/login/;/../other", "http://evil.example\\..\\login",
+		"/login/.%3b", "/login%2f.",
 	} {
 		all = append(all, trick{spelling, path(spelling), "400"})
 	}
@@ -131,7 +139,8 @@ func override(name string) func(*ask, *caller) { return header(name, "GET") }
 
 func hostTricks() []trick {
 	var all []trick
-	for _, spelling := range []string{"API.example", "api.example:443", "Api.Example:8080", "api.example:", "api.example.", "API.EXAMPLE.:443"} {
+	for _, spelling := range []string{"API.example", "api.example:443", "Api.Example:8080", "api.example:",
+		"api.example.", "API.EXAMPLE.:443"} {
 		all = append(all, trick{spelling, host(spelling), "by-host"})
 	}
 	return append(all,

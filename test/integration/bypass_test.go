@@ -19,6 +19,7 @@ import (
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -29,8 +30,8 @@ type ask struct {
 	headers                    [][2]string
 }
 
-// trick is one way around a limiter: how the request differs from the usual one, and which limit refuses it all the same.
-// want is that limit's name, or 400 for a request that is not decided on at all.
+// trick is one way around a limiter: how the request differs from the usual one, and which limit refuses it all the
+// same. want is that limit's name, or 400 for a request that is not decided on at all.
 type trick struct {
 	name   string
 	change func(a *ask, c *caller)
@@ -46,8 +47,8 @@ type family struct {
 	tricks []trick
 }
 
-// families is the corpus. The rows of a family that begin with another spelling of who asks end on the same counter; those
-// whose credential is worth nothing end on the counter of their address, which a client without one has spent.
+// families is the corpus. The rows of a family that begin with another spelling of who asks end on the same counter;
+// those whose credential is worth nothing end on the counter of their address, which a client without one has spent.
 func families() []family {
 	return slices.Concat(pathFamilies(), keyFamilies(), tokenFamilies(), addressFamilies(), costFamilies())
 }
@@ -64,7 +65,8 @@ func newCaller(n int) *caller {
 	octets := fmt.Sprintf("%d.%d", n>>8, n&255)
 	network := fmt.Sprintf("2001:db8:%x", n)
 	c.fill = strings.NewReplacer("{id}", c.id, "{key}", "key-"+c.id, "{old}", "old-"+c.id, "{late}", "late-"+c.id,
-		"{home}", "198."+octets+".1", "{away}", "198."+octets+".2", "{proxy}", "10."+octets+".1", "{proxy2}", "10."+octets+".2",
+		"{home}", "198."+octets+".1", "{away}", "198."+octets+".2", "{proxy}", "10."+octets+".1", "{proxy2}",
+		"10."+octets+".2",
 		"{octets}", octets, "{net6}", network)
 	return c
 }
@@ -129,7 +131,8 @@ func corpusRows() int {
 // It prints this line.
 func TestBypassCount(t *testing.T) {
 	identities, paths := corpusRows(), len(readingRows())
-	t.Logf("corpus: %d ways around a limiter, %d of them in %d encodings, %d through Envoy with %d settings at both services",
+	t.Logf("corpus: %d ways around a limiter, %d of them in %d encodings, %d through Envoy with %d settings at both "+
+		"services",
 		identities+paths, identities, len(encodings), paths, len(pathSettings()))
 }
 
@@ -183,10 +186,7 @@ func startBypass(t *testing.T, callers int) *bypass {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range bypassRules(callers) {
-		err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := &bypass{Sidecar: servers.StartSidecar(t, "RULES="+dir)}
 	// The sidecar waits for its rules only so long, and a busy machine takes its time with thousands of keys.
@@ -212,13 +212,14 @@ type checked struct {
 	policies string   // limits that apply
 }
 
-// check sends a CheckRequest. An error, and an answer that says nothing, would leave the request to Envoy's failure mode.
+// check sends a CheckRequest. An error, and an empty answer, would leave the request to Envoy's failure mode.
 func (s *bypass) check(t *testing.T, request []byte) checked {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var reply []byte
-	err := s.conn.Invoke(ctx, authv3.Authorization_Check_FullMethodName, &request, &reply, grpc.ForceCodec(bytesCodec{}))
+	err := s.conn.Invoke(ctx, authv3.Authorization_Check_FullMethodName, &request, &reply,
+		grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		t.Fatalf("the call failed: %v", err)
 	}
@@ -248,19 +249,23 @@ func (s *bypass) check(t *testing.T, request []byte) checked {
 	return got
 }
 
-// bypassRules are rule files: a domain for each way to tell clients apart, all with limits of one an hour.
+// bypassRules are rule files: a domain for each way to identify clients, all with limits of one an hour.
 func bypassRules(callers int) map[string]string {
 	var keys strings.Builder
 	for n := range callers {
 		c := newCaller(n)
-		for _, kind := range [][2]string{{"key-", ""}, {"old-", ", revoked: true"}, {"late-", ", expires: 2020-01-01T00:00:00Z"}} {
-			fmt.Fprintf(&keys, "      - { id: %s, sha256: \"%x\", user: %s%s }\n", kind[0]+c.id, sha256.Sum256([]byte(kind[0]+c.id)), c.id, kind[1])
+		for _, kind := range [][2]string{{"key-", ""}, {"old-", ", revoked: true"},
+			{"late-", ", expires: 2020-01-01T00:00:00Z"}} {
+			fmt.Fprintf(&keys, "      - { id: %s, sha256: \"%x\", user: %s%s }\n", kind[0]+c.id,
+				sha256.Sum256([]byte(kind[0]+c.id)), c.id, kind[1])
 		}
 	}
 	return map[string]string{
-		"keys.json":    keySet(),
-		"tokens.yaml":  "domain: tokens\nidentity:\n  order: [jwt, api_key, ip]\n" + tokenIssuer + "  api_keys:\n    header: x-api-key\n    keys:\n" + keys.String() + perClient,
-		"query.yaml":   "domain: query\nidentity:\n  order: [api_key, ip]\n  api_keys:\n    query: api_key\n    keys:\n" + keys.String() + perClient,
+		"keys.json": keySet(),
+		"tokens.yaml": "domain: tokens\nidentity:\n  order: [jwt, api_key, ip]\n" + tokenIssuer +
+			"  api_keys:\n    header: x-api-key\n    keys:\n" + keys.String() + perClient,
+		"query.yaml": "domain: query\nidentity:\n  order: [api_key, ip]\n  api_keys:\n    query: api_key\n    keys:\n" +
+			keys.String() + perClient,
 		"certs.yaml":   "domain: certs\nidentity: { order: [mtls, ip] }\n" + perClient,
 		"direct.yaml":  "domain: direct\n" + perClient,
 		"hops.yaml":    "domain: hops\nidentity: { client_ip: { trusted_hops: 2 } }\n" + perClient,
@@ -280,5 +285,6 @@ rules:
 
 const tokenIssuer = `
   jwt:
-    - { issuer: https://issuer.example, jwks: file:keys.json, audiences: [shop], algorithms: [RS256, ES256, EdDSA], claims: { user: sub } }
+    - { issuer: https://issuer.example, jwks: file:keys.json, audiences: [shop], algorithms: [RS256, ES256, EdDSA],
+        claims: { user: sub } }
 `

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // tokenFamilies are about signed tokens.
@@ -68,14 +70,18 @@ func sameToken() []change {
 		{"blanks around", authorization(" \tBearer TOKEN \t")},
 		{"RS256", bearer(func(user string) string { return sign("RS256", "rsa", rsaKey(), claimsOf(user)) })},
 		{"EdDSA", bearer(func(user string) string { return sign("EdDSA", "ed", edKey(), claimsOf(user)) })},
-		{"issued again", claiming(object{"jti": "fresh", "iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Hour).Unix()})},
+		{"issued again",
+			claiming(object{"jti": "fresh", "iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Hour).Unix()})},
 		{"another session", claiming(object{"sid": "other", "nonce": "other", "plan": "free"})},
 		{"several audiences", claiming(object{"aud": []string{"other", "shop"}})},
 		{"without a kid", bearer(func(user string) string {
 			return signHeader(object{"alg": "ES256"}, "ES256", ecKey(), claimsOf(user))
 		})},
 		{"jku of a stranger beside", heading(ecKey(), object{"jku": "https://evil.example/keys.json"})},
-		{"an API key of another beside", func(a *ask, c *caller) { authorization("Bearer TOKEN")(a, c); header("x-api-key", "other")(a, c) }},
+		{"an API key of another beside", func(a *ask, c *caller) {
+			authorization("Bearer TOKEN")(a, c)
+			header("x-api-key", "other")(a, c)
+		}},
 		{"another header name beside", func(a *ask, c *caller) {
 			authorization("Bearer TOKEN")(a, c)
 			header("proxy-authorization", "Bearer x")(a, c)
@@ -120,12 +126,13 @@ func rsaPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaDER()})
 }
 
-func rsaDER() []byte { return must(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)) }
+func rsaDER() []byte { return must.Value(x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)) }
 
 func badSignature() []change {
 	unsigned := func(alg string) func(*ask, *caller) {
 		return bearer(func(user string) string {
-			return b64(must(json.Marshal(object{"alg": alg}))) + "." + b64(must(json.Marshal(claimsOf(user)))) + "."
+			header, claims := must.Value(json.Marshal(object{"alg": alg})), must.Value(json.Marshal(claimsOf(user)))
+			return b64(header) + "." + b64(claims) + "."
 		})
 	}
 	stranger := publicJWK("ec", &wrongKey().PublicKey)
@@ -142,9 +149,15 @@ func badSignature() []change {
 		{"HS256 with the modulus", confused(func() []byte { return rsaKey().N.Bytes() }, "rsa")},
 		{"HS256 with the key set", confused(func() []byte { return []byte(keySet()) }, "ec")},
 		{"HS256 with nothing", confused(func() []byte { return []byte{} }, "ec")},
-		{"key of a stranger", bearer(func(user string) string { return sign("ES256", "ec", wrongKey(), claimsOf(user)) })},
-		{"key of another family", bearer(func(user string) string { return sign("RS256", "ec", rsaKey(), claimsOf(user)) })},
-		{"algorithm that is not listed", bearer(func(user string) string { return sign("RS512", "rsa", rsaKey(), claimsOf(user)) })},
+		{"key of a stranger", bearer(func(user string) string {
+			return sign("ES256", "ec", wrongKey(), claimsOf(user))
+		})},
+		{"key of another family", bearer(func(user string) string {
+			return sign("RS256", "ec", rsaKey(), claimsOf(user))
+		})},
+		{"algorithm that is not listed", bearer(func(user string) string {
+			return sign("RS512", "rsa", rsaKey(), claimsOf(user))
+		})},
 		{"PS256", bearer(func(user string) string { return sign("PS256", "rsa", rsaKey(), claimsOf(user)) })},
 		{"algorithm in lower case", bearer(func(user string) string {
 			return signHeader(object{"alg": "es256", "kid": "ec"}, "ES256", ecKey(), claimsOf(user))
@@ -193,18 +206,22 @@ func badShape() []change {
 		{"not base64", reshaped(func(token string) string { return "%%%" + token })},
 		{"not UTF-8", reshaped(func(token string) string { return token + "\xff" })},
 		{"NUL behind", reshaped(func(token string) string { return token + "\x00" })},
-		{"header is no object", reshaped(func(token string) string { return b64([]byte(`["ES256"]`)) + token[strings.IndexByte(token, '.'):] })},
-		{"header is null", reshaped(func(token string) string { return b64([]byte(`null`)) + token[strings.IndexByte(token, '.'):] })},
+		{"header is no object", reshaped(func(token string) string {
+			return b64([]byte(`["ES256"]`)) + token[strings.IndexByte(token, '.'):]
+		})},
+		{"header is null", reshaped(func(token string) string {
+			return b64([]byte(`null`)) + token[strings.IndexByte(token, '.'):]
+		})},
 		{"ALG in upper case", reshaped(func(token string) string {
 			return b64([]byte(`{"ALG":"ES256"}`)) + token[strings.IndexByte(token, '.'):]
 		})},
 		{"claims are no object", bearer(func(string) string {
 			text := b64([]byte(`{"alg":"ES256","kid":"ec"}`)) + "." + b64([]byte(`[]`))
-			return text + "." + b64(must(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
+			return text + "." + b64(must.Value(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
 		})},
 		{"deep claims", bearer(func(string) string {
 			text := b64([]byte(`{"alg":"ES256","kid":"ec"}`)) + "." + b64([]byte(strings.Repeat("[", 5000)))
-			return text + "." + b64(must(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
+			return text + "." + b64(must.Value(jwt.GetSigningMethod("ES256").Sign(text, ecKey())))
 		})},
 	}
 }
@@ -224,7 +241,9 @@ func otherScheme() []change {
 		{"empty", authorization("")},
 		{"other schemes twice", authorization("Basic a", "Basic b")},
 		{"in the query", bearerIn("/?access_token=TOKEN")},
-		{"in proxy-authorization", func(a *ask, c *caller) { header("proxy-authorization", "Bearer "+tokenOf(c.id))(a, c) }},
+		{"in proxy-authorization", func(a *ask, c *caller) {
+			header("proxy-authorization", "Bearer "+tokenOf(c.id))(a, c)
+		}},
 		{"in a cookie", func(a *ask, c *caller) { header("cookie", "authorization=Bearer "+tokenOf(c.id))(a, c) }},
 	}
 }

@@ -64,7 +64,8 @@ func startCollector(t *testing.T) *collector {
 }
 
 // Export takes spans over gRPC.
-func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (
+	*collectorv1.ExportTraceServiceResponse, error) {
 	c.take(r, "grpc")
 	return new(collectorv1.ExportTraceServiceResponse), nil
 }
@@ -135,8 +136,8 @@ func (c *collector) of(trace string) []span {
 	return all
 }
 
-// chain waits for a span of that name in a trace and so many with those above it, and returns them up to one whose parent was not
-// received.
+// chain waits for a span of that name in a trace and so many with those above it, and returns them up to one whose
+// parent was not received.
 func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 	t.Helper()
 	var links []span
@@ -147,7 +148,7 @@ func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 			links = append(links, at)
 		}
 		if len(links) < count {
-			return fmt.Errorf("the trace has %s", told(all))
+			return fmt.Errorf("the trace has %s", spansOf(all))
 		}
 		return nil
 	})
@@ -172,11 +173,12 @@ func byID(all []span, id []byte) (span, bool) {
 	return span{}, false
 }
 
-// told lists spans for a failure's message.
-func told(all []span) string {
+// spansOf lists spans for a failure's message.
+func spansOf(all []span) string {
 	var b strings.Builder
 	for _, s := range all {
-		fmt.Fprintf(&b, "\n%s %q id %x parent %x kind %v %v", s.service, s.GetName(), s.GetSpanId(), s.GetParentSpanId(), s.GetKind(), s.words())
+		fmt.Fprintf(&b, "\n%s %q id %x parent %x kind %v %v", s.service, s.GetName(), s.GetSpanId(),
+			s.GetParentSpanId(), s.GetKind(), s.words())
 	}
 	return b.String()
 }

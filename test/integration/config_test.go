@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -20,10 +21,12 @@ func exampleFile(t testing.TB) string {
 // exampleConfig is the example's bootstrap with this test's addresses.
 func exampleConfig(t testing.TB, app, spillway, timeout, log string) string {
 	t.Helper()
-	return rewritten(t, exampleFile(t), append(addresses(app, spillway, log), [2]string{" timeout: 0.025s", " timeout: " + timeout}))
+	return rewritten(t, exampleFile(t), append(addresses(app, spillway, log),
+		[2]string{" timeout: 0.025s", " timeout: " + timeout}))
 }
 
-// addresses are the changes that put this test's addresses in place of an example's. Each try may take as long as its call.
+// addresses are the changes that put this test's addresses in place of an example's. Each try may take as long as its
+// call.
 func addresses(app, spillway, log string) [][2]string {
 	return [][2]string{
 		{"{socket_address: {address: 127.0.0.1, port_value: 9901}}", socketAddress("127.0.0.1:0")},
@@ -35,8 +38,8 @@ func addresses(app, spillway, log string) [][2]string {
 	}
 }
 
-// rewritten is an example with some places changed. Each must be there exactly once, so that the example cannot drift away
-// from what is tested.
+// rewritten is an example with some places changed. Each must be there exactly once, so that the example cannot drift
+// away from what is tested.
 func rewritten(t testing.TB, file string, changes [][2]string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -65,10 +68,7 @@ func TestExampleIsValid(t *testing.T) {
 
 // Envoy accepts a rate limit service at a cluster that does not exist, and then lets everything through.
 func TestExampleNamesItsOwnCluster(t *testing.T) {
-	text, err := os.ReadFile(exampleFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(exampleFile(t)))(t)
 	named := regexp.MustCompile(`envoy_grpc: \{cluster_name: ([a-z]+)`).FindStringSubmatch(string(text))
 	if named == nil {
 		t.Fatal("the example names no cluster for the rate limit service")

@@ -54,7 +54,8 @@ func (w *world) eachCharged(t *testing.T) {
 	w.wants(t, 5, http.StatusOK, "/login", "x-user", "guesser").remaining(t, "0")
 	w.wants(t, 2, http.StatusTooManyRequests, "/login", "x-user", "guesser")
 	if got := w.peek(t, "edge", "login", "client", "remote_address", "127.0.0.1"); got.LimitRemaining != 13 {
-		t.Errorf("the client's address has %d of 20 left after 7 tries, want 13: refused tries count in a tree", got.LimitRemaining)
+		t.Errorf("the client's address has %d of 20 left after 7 tries, want 13: refused tries count in a tree",
+			got.LimitRemaining)
 	}
 	// Another account from the same address: the address runs out first.
 	w.wants(t, 5, http.StatusOK, "/login", "x-user", "second")
@@ -68,7 +69,8 @@ func (w *world) allOrNothing(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners", "x-user", "first")
 	w.wants(t, 3, http.StatusTooManyRequests, "/partners", "x-user", "first")
 	if got := w.peek(t, "partners", "partners", "all"); got.LimitRemaining != 9 {
-		t.Errorf("all partners together have %d of 10 left after one admitted request, want 9: refused ones charge nothing", got.LimitRemaining)
+		t.Errorf("all partners together have %d of 10 left after one admitted request, want 9: refused ones charge "+
+			"nothing", got.LimitRemaining)
 	}
 }
 
@@ -90,12 +92,13 @@ func (w *world) costs(t *testing.T) {
 
 // clientsNameNoPrice sends the example's cost header, which counts for nothing.
 func (w *world) clientsNameNoPrice(t *testing.T) {
-	for i, said := range []string{"0", "none", "60", "-1", ""} {
+	for i, price := range []string{"0", "none", "60", "-1", ""} {
 		liar := fmt.Sprint("liar-", i)
-		w.wants(t, 1, http.StatusOK, "/batch/import", "x-user", liar, "x-request-cost", said)
-		w.wants(t, 1, http.StatusOK, "/batch", "x-user", liar, "x-request-cost", said)
+		w.wants(t, 1, http.StatusOK, "/batch/import", "x-user", liar, "x-request-cost", price)
+		w.wants(t, 1, http.StatusOK, "/batch", "x-user", liar, "x-request-cost", price)
 		if got := w.peek(t, "edge", "batch", "cost", "user", liar); got.LimitRemaining != 54 {
-			t.Errorf("%d of 100 left after requests with x-request-cost %q, want 54: 45 and 1 are the mesh's", got.LimitRemaining, said)
+			t.Errorf("%d of 100 left after requests with x-request-cost %q, want 54: 45 and 1 are the mesh's",
+				got.LimitRemaining, price)
 		}
 	}
 }
@@ -125,7 +128,7 @@ func (w *world) overrides(t *testing.T) {
 	inside(t, time.Hour) // and so in a day
 	w.wants(t, 3, http.StatusOK, "/trial", "x-user", "trier").remaining(t, "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/trial", "x-user", "trier")
-	// The same window with another number goes on counting: three of five are spent.
+	// The same window with another number continues counting: three of five are spent.
 	w.wants(t, 1, http.StatusOK, "/trial/extended", "x-user", "trier").remaining(t, "1")
 	w.wants(t, 1, http.StatusOK, "/trial/extended", "x-user", "trier").remaining(t, "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/trial/extended", "x-user", "trier")

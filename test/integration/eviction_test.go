@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -21,14 +22,11 @@ rules:
   - { name: login, scope: user, limits: [{ count: 5, per: 1m, algorithm: fixed_window }] }
 `
 
-// TestALongLimitDoesNotEvictAShortOne: many clients fill the memory of a sidecar with counters by the day. A limit by the minute holds
-// beside them, where the memory is the store and where it stands in for a lost Redis.
+// TestALongLimitDoesNotEvictAShortOne: many clients fill the memory of a sidecar with counters by the day. A limit by
+// the minute holds beside them, where the memory is the store and where it replaces a lost Redis.
 func TestALongLimitDoesNotEvictAShortOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.yaml")
-	err := os.WriteFile(file, []byte(evictionRules), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(evictionRules), 0o600))
 	t.Run("memory store", func(t *testing.T) {
 		s := servers.StartSidecar(t, "RULES="+file, "MEMORY_MAX_KEYS=1000")
 		wantLoginsLimited(t, s, func() {})
@@ -63,10 +61,7 @@ func wantLoginsLimited(t *testing.T, s *servers.Sidecar, then func()) {
 	if admitted != 5 {
 		t.Errorf("%d of 50 logins were admitted beside the flood, want 5", admitted)
 	}
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	if m.Sum("spillway_memory_evicted_total") == 0 {
 		t.Error("nothing was evicted: the flood was too small")
 	}
@@ -75,14 +70,9 @@ func wantLoginsLimited(t *testing.T, s *servers.Sidecar, then func()) {
 // allowed asks over /json about one entry.
 func allowed(t *testing.T, s *servers.Sidecar, key, value string) bool {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"domain": "shop", "descriptors": []any{map[string]any{"entries": []any{map[string]string{"key": key, "value": value}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(map[string]any{"domain": "shop",
+		"descriptors": []any{map[string]any{"entries": []any{map[string]string{"key": key, "value": value}}}}}))(t)
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json", bytes.NewReader(body)))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("ask the sidecar: %v", err)

@@ -78,7 +78,8 @@ func TestRedisDecidesAgainAfterItsReturn(t *testing.T) {
 	})
 }
 
-// The caller's deadline comes before the sidecar's own patience: an answer that is late is an answer that Envoy never sees.
+// The caller's deadline comes before the sidecar's own patience: an answer that is late is an answer that Envoy never
+// sees.
 func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
 	w := start(t, setup{timeout: "30s", env: []string{"STORE_SILENCE=60s", "STORE_PATIENCE=60s"}})
 	w.noErrors(t, "deadline", func(t *testing.T) {

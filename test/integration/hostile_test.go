@@ -10,17 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// Envoy checks no header that a service hands it: a line break in one would let a rule file, or a client, write headers of
-// its own into a response.
+// Envoy checks no header that a service hands it: a line break in one would let a rule file, or a client, write headers
+// of its own into a response.
 func TestLineBreaksNeverSplitAResponse(t *testing.T) {
 	w := start(t, setup{env: []string{"LIMIT_RESPONSE_HEADERS_ENABLED=true", "RESPONSE_DYNAMIC_METADATA=true"}})
 	for i, text := range []string{
-		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: 0, name: \"a\\r\\nx-evil: 1\"}}\n",
-		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: 0}, response: {headers: {x-note: \"a\\r\\nx-evil: 1\"}}}\n",
-		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: 0}, response: {headers: {\"x-a\\r\\nx-evil\": \"1\"}}}\n",
+		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: " +
+			"0, name: \"a\\r\\nx-evil: 1\"}}\n",
+		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: " +
+			"0}, response: {headers: {x-note: \"a\\r\\nx-evil: 1\"}}}\n",
+		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: " +
+			"0}, response: {headers: {\"x-a\\r\\nx-evil\": \"1\"}}}\n",
 	} {
 		w.noErrors(t, fmt.Sprintf("rule file %d", i+1), func(t *testing.T) {
 			seen := strings.Count(w.sidecar.Output(), "partners.yaml:")
@@ -40,25 +44,26 @@ func TestLineBreaksNeverSplitAResponse(t *testing.T) {
 	w.noErrors(t, "client's value", w.hostileValue)
 }
 
-// TestHeadersWithUnderscoresAreRefused: an application may take x_user for x-user, of which Envoy and the rules see only one.
+// TestHeadersWithUnderscoresAreRefused: an application may take x_user for x-user, of which Envoy and the rules see
+// only one.
 func TestHeadersWithUnderscoresAreRefused(t *testing.T) {
-	for name, w := range map[string]*world{"envoy.yaml": start(t, setup{}), "ext_authz.yaml": startAuthz(t, authzSetup{})} {
+	for name, w := range map[string]*world{"envoy.yaml": start(t, setup{}),
+		"ext_authz.yaml": startAuthz(t, authzSetup{})} {
 		if got := w.get(t, "/", "x_user", "alice"); got.status != http.StatusBadRequest {
 			t.Errorf("%s: a header with an underscore is answered with %d, want 400", name, got.status)
 		}
 	}
 }
 
-// hostileValue sends bytes that Go's client would not: a tab, quotes, high bytes, and what looks like an escaped line break.
+// hostileValue sends bytes that Go's client would not: a tab, quotes, high bytes, and what looks like an escaped line
+// break.
 func (w *world) hostileValue(t *testing.T) {
 	inside(t, time.Minute)
 	for i := range 11 {
-		conn, err := net.DialTimeout("tcp", w.envoy.Addr, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.DialTimeout("tcp", w.envoy.Addr, time.Minute))(t)
 		conn.SetDeadline(time.Now().Add(time.Minute))
-		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nhost: x\r\nx-user: a\"\t%%0d%%0ax-evil: 1\xe2\x80\xa8\xff\r\nconnection: close\r\n\r\n")
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nhost: x\r\nx-user: a\"\t%%0d%%0ax-evil: 1\xe2\x80\xa8\xff\r\n"+
+			"connection: close\r\n\r\n")
 		got, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		conn.Close()
 		if err != nil {

@@ -18,17 +18,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// limited is nil when an answer tells of a limit: the sidecar was asked, and answered.
+// limited is nil when an answer reports a limit: the sidecar was asked, and answered.
 func (w *world) limited(path string, headers ...string) error {
 	got, err := w.try(path, headers...)
 	if err != nil {
 		return err
 	}
 	if got.header.Get("x-ratelimit-remaining") == "" {
-		return fmt.Errorf("%s was answered with %d and tells of no limit", path, got.status)
+		return fmt.Errorf("%s was answered with %d, without a limit", path, got.status)
 	}
 	return nil
 }
@@ -105,7 +106,8 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 func partnersOf(n int) string {
-	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: %d}}\n", n)
+	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, "+
+		"requests_per_unit: %d}}\n", n)
 }
 
 // partnersLimit is nil when Envoy's clients see that limit.
@@ -113,7 +115,7 @@ func (w *world) partnersLimit(n int) error {
 	return w.shows("/partners", fmt.Sprintf("%d, %d;w=86400", n, n))
 }
 
-// shows is nil when the answer about a path tells of that limit.
+// shows is nil when the answer about a path reports that limit.
 func (w *world) shows(path, want string) error {
 	got, err := w.try(path, "x-user", "looker")
 	if err != nil {
@@ -194,10 +196,7 @@ func TestUnixSocket(t *testing.T) {
 // leaveStale leaves a socket without a listener, as a killed sidecar does.
 func leaveStale(t *testing.T, socket string) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 }

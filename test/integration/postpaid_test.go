@@ -17,11 +17,12 @@ const paidRules = `
 domain: llm
 rules:
   - { name: paid, scope: tenant, limit: 1000/30d, post_paid: true, match: { entries: { model: small } } }
-  - { name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100, match: { entries: { model: large } } }
+  - { name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100,
+      match: { entries: { model: large } } }
 `
 
-// TestPostPaidConcurrency measures at a real Redis what requests overspend that are under way at the same time, and that a reservation of their
-// cost bounds it.
+// TestPostPaidConcurrency measures at a real Redis what requests overspend that are under way at the same time, and
+// that a reservation of their cost bounds it.
 func TestPostPaidConcurrency(t *testing.T) {
 	w := &world{redis: servers.StartRedis(t), rules: t.TempDir()}
 	w.writeRules(t, map[string]string{"llm.yaml": paidRules})
@@ -70,7 +71,8 @@ func (w *world) atOnce(t *testing.T, model string, n int, hits int) int64 {
 // hits asks the sidecar over /json.
 func (w *world) hits(t *testing.T, tenant, model string, n int) (s status) {
 	t.Helper()
-	body := fmt.Sprintf(`{"domain":"llm","descriptors":[{"entries":[{"key":"tenant","value":%q},{"key":"model","value":%q}],"hitsAddend":%d}]}`, tenant, model, n)
+	body := fmt.Sprintf(`{"domain":"llm","descriptors":[{"entries":[{"key":"tenant","value":%q},{"key":"model",`+
+		`"value":%q}],"hitsAddend":%d}]}`, tenant, model, n)
 	r, err := http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json", strings.NewReader(body))
 	if err != nil {
 		t.Error(err)

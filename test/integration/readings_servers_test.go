@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// server is how a kind of application reads the path of a request. The models are wide: where a server has a setting that
-// takes more, the setting is on.
+// server is how a kind of application reads the path of a request. The models are wide: where a server has a setting
+// that takes more, the setting is on.
 type server struct {
 	name string
 	read func(path string) (string, bool) // false: the server refuses the path
@@ -55,7 +55,8 @@ var pathServers = []server{
 	}},
 }
 
-// unescape decodes a path once. Escapes of the characters in kept stay. It returns false for a bad percent, which stays, too.
+// unescape decodes a path once. Escapes of the characters in kept stay. It returns false for a bad percent, which
+// stays, too.
 func unescape(path, kept string) (string, bool) {
 	var out strings.Builder
 	good := true

@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// readingRules refuse what they limit: the limits of one an hour are spent first, /admin is blocked, and one request to /dear
-// costs more than the budget. Beside these stand an exempt endpoint, a looser one, and all that no rule names.
+// readingRules refuse what they limit: the limits of one an hour are spent first, /admin is blocked, and one request to
+// /dear costs more than the budget. Beside these stand an exempt endpoint, a looser one, and all that no rule names.
 const readingRules = `
 domain: api
 headers: both
@@ -45,21 +45,26 @@ func limited(path string) bool {
 	return false
 }
 
-// towards are spellings of a limited endpoint. V is its path, A its first segment and B the others; those with B are for
-// endpoints of several segments.
+// towards are spellings of a limited endpoint. V is its path, A its first segment and B the others; those with B are
+// for endpoints of several segments.
 var towards = []string{
-	"//V", "//o/V", "///o/V", `/\o/V`, `//o\p/V`, "/V/", "/./V", "/o/../V", "/o/%2e%2e/V", "/o/..;/V", "/o/..;a=b/V", "/o/%2e%2e;/V", "/o/..%3b/V", "/o/..%2fV", "/o%2f..%2fV",
-	"/o%2fp/..%2f../V", "/%2fV", "/o/..%5cV", `/o\..\V`, `/\V`, "/;/V", "/;a/V", "/;a=b/;c/V", "/V;", "/V;a=b", "/V;%1", "/V;%zz", "/V;%",
+	"//V", "//o/V", "///o/V", `/\o/V`, `//o\p/V`, "/V/", "/./V", "/o/../V", "/o/%2e%2e/V", "/o/..;/V", "/o/..;a=b/V",
+	"/o/%2e%2e;/V", "/o/..%3b/V", "/o/..%2fV", "/o%2f..%2fV",
+	"/o%2fp/..%2f../V", "/%2fV", "/o/..%5cV", `/o\..\V`, `/\V`, "/;/V", "/;a/V", "/;a=b/;c/V", "/V;", "/V;a=b", "/V;%1",
+	"/V;%zz", "/V;%",
 	"/V?/../o", "/V;a?b", "/o//../V", "/o/../../V", "/.;/V", "/V/.;a", "/o;p/../V", "/o;%2f../V",
-	"/A//B", "/A;a/B", "/A;/B", "/A%3ba/B", "/A%2fB", "/A%5cB", `/A\B`, "/A/./B", "/A/;/B", "/A/o/../B", "/A/o/..;/B", "/A/o/..%2fB",
+	"/A//B", "/A;a/B", "/A;/B", "/A%3ba/B", "/A%2fB", "/A%5cB", `/A\B`, "/A/./B", "/A/;/B", "/A/o/../B", "/A/o/..;/B",
+	"/A/o/..%2fB",
 	"/A;%2f/B", "/A;x%2fy/B", "/A;%/B", "/A%2fB;v=1",
 }
 
-// away are spellings that a limiter may take for the endpoint E, which is exempt, cheaper, looser or not named, while a server
-// stays within the limited V.
+// away are spellings that a limiter may take for the endpoint E, which is exempt, cheaper, looser or not named, while a
+// server stays within the limited V.
 var away = []string{
-	"/V/..%3b/E", "/V/..%3B../E", "/V/..;/E", "/V/..%2fE", "/V/..%5cE", `/V/..\E`, "/V/%2e%2e%2fE", "/V/%2e%2e%3b/E", "/V%2f../..%2fE",
-	"/V%2fa%2f../../E", `/V\a\../../E`, "/V/..%252fE", "/V/..%3ba=b/..%3b/E", "/V/..;a=b/..;c/E", "/V/.%2e%5cE", "/V/;/..;/E", "/V/%2e;/../E",
+	"/V/..%3b/E", "/V/..%3B../E", "/V/..;/E", "/V/..%2fE", "/V/..%5cE", `/V/..\E`, "/V/%2e%2e%2fE", "/V/%2e%2e%3b/E",
+	"/V%2f../..%2fE",
+	"/V%2fa%2f../../E", `/V\a\../../E`, "/V/..%252fE", "/V/..%3ba=b/..%3b/E", "/V/..;a=b/..;c/E", "/V/.%2e%5cE",
+	"/V/;/..;/E", "/V/%2e;/../E",
 }
 
 var (
@@ -139,7 +144,8 @@ type pathSetting struct {
 func pathSettings() []pathSetting {
 	const action = "path_with_escaped_slashes_action: "
 	var all []pathSetting
-	for _, name := range []string{"IMPLEMENTATION_SPECIFIC_DEFAULT", "REJECT_REQUEST", "UNESCAPE_AND_REDIRECT", "UNESCAPE_AND_FORWARD"} {
+	for _, name := range []string{"IMPLEMENTATION_SPECIFIC_DEFAULT", "REJECT_REQUEST", "UNESCAPE_AND_REDIRECT",
+		"UNESCAPE_AND_FORWARD"} {
 		all = append(all, pathSetting{name, [][2]string{{action + "UNESCAPE_AND_REDIRECT", action + name}}})
 	}
 	return append(all, pathSetting{"as it came", [][2]string{
@@ -159,17 +165,20 @@ func startReadings(t *testing.T, door string, setting pathSetting) *world {
 	w.writeRules(t, rules)
 	w.sidecar = servers.StartSidecar(t, "RULES="+w.rules)
 	changes := append(addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log), setting.swaps...)
-	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout}, [2]string{"domain: edge\n", "domain: api\n"},
-		[2]string{"\n              - actions:\n                - request_headers: {header_name: x-user, descriptor_key: user}",
-			"\n              - actions:\n                - remote_address: {}\n                - request_headers: {header_name: ':path', descriptor_key: path}"})
+	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout},
+		[2]string{"domain: edge\n", "domain: api\n"},
+		[2]string{"\n              - actions:\n                - request_headers: {header_name: x-user, " +
+			"descriptor_key: user}",
+			"\n              - actions:\n                - remote_address: {}\n" +
+				"                - request_headers: {header_name: ':path', descriptor_key: path}"})
 	w.envoy = servers.StartEnvoy(t, rewritten(t, exampleFile(t), changes))
 	w.client = &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }
 
-// No spelling gets past a limit, whatever Envoy does to paths, at either service. Where Envoy forwards another path than the
-// client sent, that one counts.
+// No spelling gets past a limit, for every way in which Envoy changes paths, at either service. Where Envoy forwards
+// another path than the client sent, that one counts.
 func TestReadingsThroughEnvoy(t *testing.T) {
 	rows := readingRows()
 	for _, door := range []string{"ext_authz", "rate limit service"} {
@@ -188,9 +197,11 @@ func TestReadingsThroughEnvoy(t *testing.T) {
 					if refused < 150 {
 						t.Errorf("Spillway refused %d rows of %d, want at least 150", refused, len(rows))
 					}
-					for _, path := range []string{"/open", "/open/a;v=1", "/open/a%40b", "/open/100%25", "/status", "/item/7/parts", "/depot/assets/a;v=1", "/pay;v=1/x"} {
+					for _, path := range []string{"/open", "/open/a;v=1", "/open/a%40b", "/open/100%25", "/status",
+						"/item/7/parts", "/depot/assets/a;v=1", "/pay;v=1/x"} {
 						if got, body := w.raw(t, path, ""); got.StatusCode != http.StatusOK {
-							t.Errorf("%s was answered with %d, want 200: no server reads it as a limited endpoint (%q)", path, got.StatusCode, body)
+							t.Errorf("%s was answered with %d, want 200: no server reads it as a limited endpoint (%q)",
+								path, got.StatusCode, body)
 						}
 					}
 				})
@@ -218,8 +229,8 @@ func (w *world) withoutErrors(t *testing.T, door string, run func()) {
 	}
 }
 
-// wantsHeld sends a row, and where Envoy redirects it that. It fails when the request reaches the application with a target that
-// some server reads as a limited endpoint, and returns 1 if Spillway refused it.
+// wantsHeld sends a row, and where Envoy redirects it that. It fails when the request reaches the application with a
+// target that some server reads as a limited endpoint, and returns 1 if Spillway refused it.
 func (w *world) wantsHeld(t *testing.T, row readingRow) int {
 	t.Helper()
 	target := row.target
@@ -229,7 +240,8 @@ func (w *world) wantsHeld(t *testing.T, row readingRow) int {
 		case http.StatusOK:
 			seen := newReadingRow(got.Header.Get("x-seen-target"))
 			if len(seen.servers) > 0 {
-				t.Errorf("%s reached the application as %s, a limited endpoint for %s", row.target, seen.target, strings.Join(seen.servers, ", "))
+				t.Errorf("%s reached the application as %s, a limited endpoint for %s", row.target, seen.target,
+					strings.Join(seen.servers, ", "))
 			}
 			return 0
 		case http.StatusTemporaryRedirect:
@@ -282,7 +294,8 @@ func TestBadPercentThroughEnvoy(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/pay")
 	w.withoutErrors(t, "rate limit service", func() {
 		for i := range 10 {
-			for _, spelling := range []string{"/pay;%%%d", "/pay;%%zz%d", "//pay;%%?%d", "/x/../pay;%%%d", "/pay;x/;%%%d"} {
+			for _, spelling := range []string{"/pay;%%%d", "/pay;%%zz%d", "//pay;%%?%d", "/x/../pay;%%%d",
+				"/pay;x/;%%%d"} {
 				target := fmt.Sprintf(spelling, i)
 				if got, body := w.raw(t, target, ""); got.StatusCode != http.StatusTooManyRequests {
 					t.Errorf("%s was answered with %d, want 429 (%q)", target, got.StatusCode, body)

@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // TestReadmeShowsWhatASidecarDoes runs the two commands of the README on the rules that make run loads: ten are let
 // through and the next one is refused, as the README prints it. The sidecar prints the second command at its start.
 func TestReadmeShowsWhatASidecarDoes(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(servers.Root(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "README.md")))(t)
 	loop, curl := lineWith(t, string(text), "for i in "), lineWith(t, string(text), "curl -i ")
 	sidecar := servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"))
 	at := strings.NewReplacer("localhost:8080", sidecar.HTTP, "127.0.0.1:8080", sidecar.HTTP)

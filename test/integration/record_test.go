@@ -25,8 +25,9 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -45,9 +46,7 @@ rules:
 func startRecorded(t testing.TB, redis *servers.Redis, environ ...string) *servers.Sidecar {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(recordRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(recordRules), 0o600))
 	return servers.StartSidecar(t, append([]string{"RULES=" + file, "REDIS_URL=" + redis.Addr}, environ...)...)
 }
 
@@ -56,20 +55,15 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
-	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(record.UsageStream), "-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(client.XRange(context.Background(), keys.NewNames("", nil).Shared(journal.UsageStream),
+		"-", "+").Result())(t)
 	sum, last := map[string]int64{}, map[string]int64{}
 	for _, one := range entries {
 		fields := map[string]string{}
 		for name, value := range one.Values {
 			fields[name] = fmt.Sprint(value)
 		}
-		e, err := record.ParseEntry(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(journal.ParseEntry(fields))(t)
 		if e.Sequence <= last[e.Sidecar] {
 			continue
 		}
@@ -77,10 +71,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 			t.Fatalf("entry %d of %s follows %d", e.Sequence, e.Sidecar, last[e.Sidecar])
 		}
 		last[e.Sidecar] = e.Sequence
-		rows, err := record.UnmarshalUsage(e.Rows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(journal.Unmarshal(e.Rows))(t)
 		for _, r := range rows.Identities {
 			if r.Rule == "" {
 				sum[e.Sidecar] += r.Requests
@@ -98,7 +89,8 @@ func total(sum map[string]int64) int64 {
 	return n
 }
 
-// askOften asks n times over /json from each of some clients, and returns how many were answered. A client ends at the first error.
+// askOften asks n times over /json from each of some clients, and returns how many were answered. A client ends at the
+// first error.
 func askOften(at string, clients, n int) int64 {
 	var answered atomic.Int64
 	var all sync.WaitGroup
@@ -107,7 +99,8 @@ func askOften(at string, clients, n int) int64 {
 	for worker := range clients {
 		all.Go(func() {
 			for i := range n {
-				body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"u%d"}]}]}`, worker*100+i%100)
+				body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"u%d"}]}]}`,
+					worker*100+i%100)
 				reply, err := client.Post("http://"+at+"/json", "application/json", strings.NewReader(body))
 				if err != nil {
 					return
@@ -121,7 +114,8 @@ func askOften(at string, clients, n int) int64 {
 	return answered.Load()
 }
 
-// TestTheRecordOfAKilledSidecar: kill -9 loses what was not written yet, and nothing is counted twice; SIGTERM loses nothing.
+// TestTheRecordOfAKilledSidecar: kill -9 loses what was not written yet, and nothing is counted twice; SIGTERM loses
+// nothing.
 func TestTheRecordOfAKilledSidecar(t *testing.T) {
 	redis := servers.StartRedis(t)
 	first := startRecorded(t, redis, "RECORD=true")
@@ -158,9 +152,10 @@ func TestTheRecordOfAKilledSidecar(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision and the memory that it has at the end, with and without the record. Two
-// sidecars that are the same differ by some percent as long as they run, so each step starts two new ones; the mean of all steps comes with its standard
-// error. One request in ten is refused, and there are 100 identities: each has several requests a second also on a slow machine.
+// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision and the memory that it has at the end,
+// with and without the record. Two sidecars that are the same differ by some percent as long as they run, so each step
+// starts two new ones; the mean of all steps comes with its standard error. One request in ten is refused, and there
+// are 100 identities: each has several requests a second also on a slow machine.
 func BenchmarkRecordCPU(b *testing.B) {
 	for _, door := range []string{"rls", "ext_authz"} {
 		b.Run(door, func(b *testing.B) {
@@ -187,14 +182,15 @@ func BenchmarkRecordCPU(b *testing.B) {
 	}
 }
 
-// recordTurns starts a sidecar without the record and one with it, and sends requests to them in turns. It returns the microseconds of a decision and the memory
-// of each.
+// recordTurns starts a sidecar without the record and one with it, and sends requests to them in turns. It returns the
+// microseconds of a decision and the memory of each.
 func recordTurns(b *testing.B, redis *servers.Redis, door string) (cost, memory [2]float64) {
 	const turns = 12
 	var sidecars [2]*servers.Sidecar
 	var send [2]func(i int) error
 	for with := range sidecars {
-		sidecars[with] = startRecorded(b, redis, "RECORD="+strconv.FormatBool(with == 1), "CACHE_KEY_PREFIX="+strconv.Itoa(with))
+		sidecars[with] = startRecorded(b, redis, "RECORD="+strconv.FormatBool(with == 1), "CACHE_KEY_PREFIX="+
+			strconv.Itoa(with))
 		send[with] = sender(b, sidecars[with].GRPC, door)
 		sendMany(b, send[with])
 	}
@@ -239,9 +235,10 @@ func sender(b *testing.B, address, door string) func(i int) error {
 		client := ratelimitv3.NewRateLimitServiceClient(conn)
 		return func(i int) error {
 			name := map[bool]string{true: "spent", false: "user"}[i%10 == 0]
-			_, err := client.ShouldRateLimit(b.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: name, Value: "u" + strconv.Itoa(i%100)}}},
-			}})
+			_, err := client.ShouldRateLimit(b.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
+				Descriptors: []*commonv3.RateLimitDescriptor{
+					{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: name, Value: "u" + strconv.Itoa(i%100)}}},
+				}})
 			return err
 		}
 	}
@@ -253,7 +250,8 @@ func sender(b *testing.B, address, door string) func(i int) error {
 				SocketAddress: &corev3.SocketAddress{Address: fmt.Sprintf("192.0.2.%d", i%100)},
 			}}},
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-				Method: method, Path: path, Headers: map[string]string{":path": path, "user-agent": "curl/8", "accept": "*/*", "x-request-id": "6c2d7b1e"},
+				Method: method, Path: path, Headers: map[string]string{":path": path, "user-agent": "curl/8",
+					"accept": "*/*", "x-request-id": "6c2d7b1e"},
 			}},
 			ContextExtensions: map[string]string{"domain": "shop"},
 		}})
@@ -281,10 +279,7 @@ func sendMany(b *testing.B, send func(i int) error) int {
 
 // processorTime returns the processor time that the threads of a process have had.
 func processorTime(b *testing.B, pid int) time.Duration {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	threads := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)))(b)
 	total := time.Duration(0)
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
@@ -292,10 +287,7 @@ func processorTime(b *testing.B, pid int) time.Duration {
 			continue // it has ended
 		}
 		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		ns := must.Get(strconv.ParseInt(first, 10, 64))(b)
 		total += time.Duration(ns)
 	}
 	return total
@@ -303,14 +295,8 @@ func processorTime(b *testing.B, pid int) time.Duration {
 
 // residentMiB returns how much memory a process has.
 func residentMiB(b *testing.B, pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(b)
 	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kib, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		b.Fatal(err)
-	}
+	kib := must.Get(strconv.Atoi(strings.Fields(rest)[0]))(b)
 	return float64(kib) / 1024
 }

@@ -3,22 +3,24 @@ package integration
 import (
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestOverrideBeyondTenYears: the longest window is ten years, and an override that asks for more gets that one. A limit that is
-// ignored would admit.
+// TestOverrideBeyondTenYears: the longest window is ten years, and an override that asks for more gets that one. A
+// limit that is ignored would admit.
 func TestOverrideBeyondTenYears(t *testing.T) {
-	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"), "REDIS_URL="+servers.StartRedis(t).Addr, storeSilence, storePatience)
+	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"), "REDIS_URL="+servers.StartRedis(t).Addr,
+		storeSilence, storePatience)
 	for i, override := range []string{
 		`{"requestsPerUnit": 2, "unit": "YEAR", "unitMultiplier": 11}`,
-		`{"requestsPerUnit": 2, "unit": "SECOND", "unitMultiplier": 4294967295}`, // the same window, so the same counter
+		// the same window, so the same counter
+		`{"requestsPerUnit": 2, "unit": "SECOND", "unitMultiplier": 4294967295}`,
 		`{"requestsPerUnit": 2, "unit": "MONTH", "unitMultiplier": 4294967295}`,
 	} {
 		want := "OK"
@@ -35,10 +37,8 @@ func TestOverrideBeyondTenYears(t *testing.T) {
 // askJSON asks a sidecar about one descriptor of the domain shop, over /json, and returns its answer.
 func askJSON(t *testing.T, s *servers.Sidecar, descriptor string) string {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json", strings.NewReader(`{"domain": "shop", "descriptors": [`+descriptor+`]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json",
+		strings.NewReader(`{"domain": "shop", "descriptors": [`+descriptor+`]}`)))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil {
 		t.Fatalf("ask the sidecar over /json: %v", err)
@@ -54,26 +54,29 @@ func ruleFile(t *testing.T, text string) string {
 	return w.rules + "/rules.yaml"
 }
 
-// TestLongHeaderValuesLeaveWhole: what a rule file may hold as the value of a header reaches the client to the last byte, through
-// both filters.
+// TestLongHeaderValuesLeaveWhole: what a rule file may hold as the value of a header reaches the client to the last
+// byte, through both filters.
 func TestLongHeaderValuesLeaveWhole(t *testing.T) {
 	long := strings.Repeat("v", 4095) + "."
 	response := "response: { headers: { x-help: \"" + long + "\" } }\n"
 	w := startAuthz(t, authzSetup{rules: map[string]string{
 		"authz.yaml": "domain: api\nrules:\n  - name: none\n    scope: ip\n    limit: 0/1m\n    " + response,
 	}})
-	w.clean(t, "ext_authz", func(t *testing.T) { w.wants(t, 1, http.StatusTooManyRequests, "/").has(t, "x-help", long) })
+	w.clean(t, "ext_authz", func(t *testing.T) {
+		w.wants(t, 1, http.StatusTooManyRequests, "/").has(t, "x-help", long)
+	})
 
 	w = start(t, setup{rules: map[string]string{
-		"reference.yaml": "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 0 }\n    " + response,
+		"reference.yaml": "domain: edge\ndescriptors:\n  - key: user\n" +
+			"    rate_limit: { unit: minute, requests_per_unit: 0 }\n    " + response,
 	}})
 	w.noErrors(t, "rate limit service", func(t *testing.T) {
 		w.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", "alice").has(t, "x-help", long)
 	})
 }
 
-// TestWarningsAreLoggedAndTheRulesServe: rules that load and do nothing are in the log, with their place, and the rest of the file
-// holds.
+// TestWarningsAreLoggedAndTheRulesServe: rules that load and do nothing are in the log, with their place, and the rest
+// of the file holds.
 func TestWarningsAreLoggedAndTheRulesServe(t *testing.T) {
 	file := ruleFile(t, `domain: shop
 costs:
@@ -107,7 +110,8 @@ rules:
 		t.Errorf("%d warnings, want 7:\n%s", n, s.Output())
 	}
 	for i, want := range []string{"OK", "OK", "OVER_LIMIT"} {
-		got := askJSON(t, s, `{"entries": [{"key": "remote_address", "value": "192.0.2.1"}, {"key": "path", "value": "/a"}]}`)
+		got := askJSON(t, s, `{"entries": [{"key": "remote_address", "value": "192.0.2.1"}, {"key": "path", `+
+			`"value": "/a"}]}`)
 		if !strings.Contains(got, `"overallCode":"`+want+`"`) {
 			t.Errorf("request %d is answered %s, want %s", i+1, got, want)
 		}
@@ -123,12 +127,13 @@ identity:
     keys:
       - { id: ci, sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", user: bot }
 rules:
-  - { name: a, scope: user, match: { endpoints: ["/a"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 }, cost: 2, priority: 7 }
+  - { name: a, scope: user, match: { endpoints: ["/a"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 },
+      cost: 2, priority: 7 }
   - { name: b, match: { users: [mallory] }, action: block, reason: "No." }
 `
 
-// TestTheHashAndThePageSeeEveryChange: the hash of the rules in use differs after any change of the file and is the same for the
-// same file elsewhere; the page of the rules shows what has changed.
+// TestTheHashAndThePageSeeEveryChange: the hash of the rules in use differs after any change of the file and is the
+// same for the same file elsewhere; the page of the rules shows what has changed.
 func TestTheHashAndThePageSeeEveryChange(t *testing.T) {
 	file := ruleFile(t, everyKind)
 	s := servers.StartSidecar(t, "RULES="+file)
@@ -189,10 +194,7 @@ func configHash(t testing.TB, s *servers.Sidecar) string {
 // debugPage is a page of the debug port.
 func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, "http://"+s.Debug+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodGet, "http://"+s.Debug+path, nil))(t)
 	got, err := do(http.DefaultClient, r)
 	if err != nil || got.status != http.StatusOK {
 		t.Fatalf("GET %s: %d, %v", path, got.status, err)
@@ -200,25 +202,14 @@ func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 	return got.body
 }
 
-// TestTheSchemaIsServed: the debug port has the JSON Schema that is in docs/.
-func TestTheSchemaIsServed(t *testing.T) {
-	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"))
-	want, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "reference", "rules.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := debugPage(t, s, "/rules.schema.json"); got != string(want) {
-		t.Errorf("served are %d bytes, in docs/ are %d", len(got), len(want))
-	}
-}
-
-// TestMoreKindsOfConditionsWin: an exception that names the methods of a rule and tenants besides holds for these tenants, behind
-// the rule it is an exception to and with a higher priority number.
+// TestMoreKindsOfConditionsWin: an exception that names the methods of a rule and tenants besides holds for these
+// tenants, behind the rule it is an exception to and with a higher priority number.
 func TestMoreKindsOfConditionsWin(t *testing.T) {
 	s := servers.StartSidecar(t, "RULES="+ruleFile(t, `domain: shop
 rules:
   - { name: checkout, scope: user, match: { endpoints: ["/checkout"], methods: [POST] }, limit: 1/1h }
-  - { name: gold, scope: user, match: { endpoints: ["/checkout"], methods: [POST], tenants: [acme] }, limit: 10/1h, priority: 500 }
+  - { name: gold, scope: user, match: { endpoints: ["/checkout"], methods: [POST], tenants: [acme] }, limit: 10/1h,
+      priority: 500 }
 `))
 	if strings.Contains(s.Output(), "level=WARN") {
 		t.Errorf("the rules have warnings:\n%s", s.Output())
@@ -226,7 +217,8 @@ rules:
 	for tenant, want := range map[string]int{"acme": 10, "other": 1} {
 		passed := 0
 		for range 12 {
-			got := askJSON(t, s, `{"entries": [{"key": "user", "value": "of-`+tenant+`"}, {"key": "tenant", "value": "`+tenant+`"},
+			got := askJSON(t, s, `{"entries": [{"key": "user", "value": "of-`+tenant+`"}, {"key": "tenant", "value": "`+
+				tenant+`"},
 				{"key": "path", "value": "/checkout"}, {"key": "method", "value": "POST"}]}`)
 			if strings.Contains(got, `"overallCode":"OK"`) {
 				passed++

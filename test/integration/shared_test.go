@@ -37,7 +37,8 @@ func TestTwoSidecarsShareOneLimit(t *testing.T) {
 		}
 		wait.Wait()
 		if admitted.Load() != 3 || refused.Load() != 17 {
-			t.Fatalf("of 20 requests at once %d were admitted and %d refused, want 3 and 17", admitted.Load(), refused.Load())
+			t.Fatalf("of 20 requests at once %d were admitted and %d refused, want 3 and 17", admitted.Load(),
+				refused.Load())
 		}
 	}
 	for _, w := range []*world{first, second} {
@@ -53,7 +54,8 @@ func TestReferenceServersEnvironment(t *testing.T) {
 	config := filepath.Join(root, "ratelimit", "config")
 	publish(t, config, "one", tenPerDay)
 	w := start(t, setup{env: []string{
-		"RULES=", "RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false",
+		"RULES=", "RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true",
+		"RUNTIME_WATCH_ROOT=false",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_TYPE=SINGLE", "USE_STATSD=false", "FORCE_START_WITHOUT_INITIAL_CONFIG=true",
 		"LIMIT_RESPONSE_HEADERS_ENABLED=true",
 	}})
@@ -61,21 +63,24 @@ func TestReferenceServersEnvironment(t *testing.T) {
 		inside(t, 24*time.Hour)
 		got := w.wants(t, 1, http.StatusOK, "/", "x-user", "mover")
 		got.remaining(t, "9")
-		if limit, left := got.header.Get("RateLimit-Limit"), got.header.Get("RateLimit-Remaining"); limit != "10" || left != "9" {
+		if limit, left := got.header.Get("RateLimit-Limit"), got.header.Get("RateLimit-Remaining"); limit != "10" ||
+			left != "9" {
 			t.Errorf("the reference server's own headers say %q and %q, want 10 and 9", limit, left)
 		}
 	})
 	w.noErrors(t, "swapped", func(t *testing.T) {
 		publish(t, config, "two", strings.Replace(tenPerDay, "10", "20", 1))
 		servers.Await(t, "the new rules", func() error { return w.shows("/", "20, 20;w=86400") })
-		// The counter goes on: one of the ten was spent.
-		if got := w.wants(t, 1, http.StatusOK, "/", "x-user", "mover"); got.header.Get("x-ratelimit-remaining") != "18" {
+		// The counter continues: one of the ten was spent.
+		if got := w.wants(t, 1, http.StatusOK, "/", "x-user", "mover"); got.header.Get("x-ratelimit-remaining") !=
+			"18" {
 			t.Errorf("%s of 20 left after two requests, want 18", got.header.Get("x-ratelimit-remaining"))
 		}
 	})
 }
 
-const tenPerDay = "domain: edge\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: day\n      requests_per_unit: 10\n"
+const tenPerDay = "domain: edge\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: day\n" +
+	"      requests_per_unit: 10\n"
 
 // publish puts a file in place the way a kubelet does: a folder of its own, and links that are swapped in one step.
 func publish(t *testing.T, folder, version, text string) {

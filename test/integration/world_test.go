@@ -35,8 +35,8 @@ type world struct {
 	client  *http.Client
 }
 
-// Times that a busy machine with two cores needs. They are generous because a test that is not about time must not fail on it:
-// the example's own 25 ms, and the sidecar's own 250 ms for Redis, would open the limits under load.
+// Times that a busy machine with two cores needs. They are generous because a test that is not about time must not fail
+// on it: the example's own 25 ms, and the sidecar's own 250 ms for Redis, would open the limits under load.
 const (
 	filterTimeout = "20s"
 	storeSilence  = "STORE_SILENCE=1s"
@@ -45,7 +45,8 @@ const (
 
 func start(t *testing.T, s setup) *world {
 	t.Helper()
-	w := &world{redis: servers.StartRedis(t), app: servers.StartUpstream(t), rules: t.TempDir(), log: filepath.Join(t.TempDir(), "access.log")}
+	w := &world{redis: servers.StartRedis(t), app: servers.StartUpstream(t), rules: t.TempDir(),
+		log: filepath.Join(t.TempDir(), "access.log")}
 	w.writeRules(t, s.rules)
 	env := append([]string{"RULES=" + w.rules, "REDIS_URL=" + w.redis.Addr, storeSilence, storePatience}, s.env...)
 	w.sidecar = servers.StartSidecar(t, env...)
@@ -151,13 +152,14 @@ func (w *world) wants(t testing.TB, n, status int, path string, headers ...strin
 	for i := range n {
 		last = w.get(t, path, headers...)
 		if last.status != status {
-			t.Fatalf("request %d to %s was answered with %d, want %d (headers %v, body %q)", i+1, path, last.status, status, last.header, last.body)
+			t.Fatalf("request %d to %s was answered with %d, want %d (headers %v, body %q)", i+1, path, last.status,
+				status, last.header, last.body)
 		}
 	}
 	return last
 }
 
-// remaining is what Envoy told the client is left.
+// remaining is what is left by the headers to the client.
 func (a answer) remaining(t testing.TB, want string) {
 	t.Helper()
 	if got := a.header.Get("x-ratelimit-remaining"); got != want {
@@ -165,7 +167,7 @@ func (a answer) remaining(t testing.TB, want string) {
 	}
 }
 
-// unlimited fails when the answer tells of a limit.
+// unlimited fails when the answer reports a limit.
 func (a answer) unlimited(t testing.TB) {
 	t.Helper()
 	for name := range a.header {
@@ -183,7 +185,8 @@ func (w *world) noErrors(t *testing.T, name string, run func(t *testing.T)) {
 		before := w.envoy.Stat(t, "cluster.app.ratelimit.error")
 		defer func() {
 			if after := w.envoy.Stat(t, "cluster.app.ratelimit.error"); after != before {
-				t.Errorf("%d calls to the rate limit service failed meanwhile: what passed may have passed by failing open", after-before)
+				t.Errorf("%d calls to the rate limit service failed meanwhile: what passed may have passed by "+
+					"failing open", after-before)
 			}
 		}()
 		run(t)

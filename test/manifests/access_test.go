@@ -47,7 +47,8 @@ func TestOnlyItsEnvoysReachSpillway(t *testing.T) {
 func networkHolds(t *testing.T, policy *network.NetworkPolicy) bool {
 	t.Helper()
 	if !slices.Equal(policy.Spec.PolicyTypes, []network.PolicyType{network.PolicyTypeIngress}) {
-		t.Errorf("the policy is for %v: it would also cut Spillway off from Redis, or hold nothing", policy.Spec.PolicyTypes)
+		t.Errorf("the policy is for %v: it would also cut Spillway off from Redis, or hold nothing",
+			policy.Spec.PolicyTypes)
 	}
 	found := false
 	for _, rule := range policy.Spec.Ingress {
@@ -98,7 +99,7 @@ func meshHolds(t *testing.T, policy *security.AuthorizationPolicy) bool {
 	return found
 }
 
-// TestAMadeUpAddressIsNoOtherClient: Istio's sidecars pass on whatever x-forwarded-for a caller sent.
+// TestAMadeUpAddressIsNoOtherClient: Istio's sidecars pass on the x-forwarded-for of a caller.
 func TestAMadeUpAddressIsNoOtherClient(t *testing.T) {
 	for _, name := range []string{"ext-authz.yaml", "ambient.yaml"} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +129,8 @@ func (w *world) awaitOther(t *testing.T) {
 	t.Helper()
 	servers.Await(t, "the changed ConfigMap", func() error {
 		got, err := w.try(request{"/", "x-forwarded-for", "203.0.113.77"})
-		if err == nil && (got.StatusCode != http.StatusOK || !strings.HasPrefix(got.Header.Get("x-ratelimit-remaining"), "9")) {
+		if err == nil && (got.StatusCode != http.StatusOK || !strings.HasPrefix(got.Header.Get("x-ratelimit-remaining"),
+			"9")) {
 			err = fmt.Errorf("%s, %s left", got.Status, got.Header.Get("x-ratelimit-remaining"))
 		}
 		return err

@@ -1,6 +1,6 @@
-// Package manifests tests examples/istio and examples/envoy-gateway: every manifest against the types of Kubernetes, Istio and Envoy
-// Gateway, every patch against Envoy, and the whole of each file with requests through a real Envoy and a real sidecar. It is a module
-// of its own, so that those types stay out of the product's.
+// Package manifests tests examples/istio and examples/envoy-gateway: every manifest against the types of Kubernetes,
+// Istio and Envoy Gateway, every patch against Envoy, and the whole of each file with requests through a real Envoy and
+// a real sidecar. It is a module of its own, so that those types stay out of the product's.
 package manifests
 
 import (
@@ -49,10 +49,12 @@ var istioKinds = map[string]proto.Message{
 	"security.istio.io/v1 AuthorizationPolicy": new(security.AuthorizationPolicy),
 }
 
-// kubernetes decodes kinds of Kubernetes, of the Gateway API and of Envoy Gateway. An unknown kind or field is an error.
+// kubernetes decodes kinds of Kubernetes, of the Gateway API and of Envoy Gateway. An unknown kind or field is an
+// error.
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, network.AddToScheme, gateway.Install, envoygateway.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, network.AddToScheme,
+		gateway.Install, envoygateway.AddToScheme} {
 		err := add(scheme)
 		if err != nil {
 			panic(err)
@@ -108,7 +110,8 @@ func decodeMeshConfig(text string) (*mesh.MeshConfig, error) {
 	return config, decodeMessage(values.MeshConfig, config)
 }
 
-// strictly is json.Unmarshal as the API server does it: unknown fields, duplicates and other cases of letters are errors.
+// strictly is json.Unmarshal as the API server does it: unknown fields, duplicates and other cases of letters are
+// errors.
 func strictly(wire []byte, into any) error {
 	problems, err := kjson.UnmarshalStrict(wire, into)
 	if err == nil && len(problems) > 0 {
@@ -117,8 +120,8 @@ func strictly(wire []byte, into any) error {
 	return err
 }
 
-// decodeMessage reads a message of Istio. protojson takes the names of the protocol buffer too (fail_open), which the API
-// server drops, so what was read is written again and must have every key.
+// decodeMessage reads a message of Istio. protojson takes the names of the protocol buffer too (fail_open), which the
+// API server drops, so what was read is written again and must have every key.
 func decodeMessage(wire []byte, into proto.Message) error {
 	err := protojson.Unmarshal(wire, into)
 	if err != nil {
@@ -148,7 +151,7 @@ func spelling(given, own any, at string) error {
 		for key, value := range given {
 			known, found := own[key]
 			if !found {
-				return fmt.Errorf("%s has no field %q in the API's spelling", at, key)
+				return fmt.Errorf("%s: %q is not a field in the API's spelling", at, key)
 			}
 			err := spelling(value, known, at+"."+key)
 			if err != nil {
@@ -235,16 +238,17 @@ func TestMeshConfigIsOfTheAPI(t *testing.T) {
 func TestMistakesAreSeen(t *testing.T) {
 	const policy = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a}\n"
 	for name, text := range map[string]string{
-		"unknown kind":             "apiVersion: v1\nkind: Pood\nmetadata: {name: a}\n",
-		"unknown version":          "apiVersion: networking.istio.io/v7\nkind: EnvoyFilter\nmetadata: {name: a}\n",
-		"field of Kubernetes":      "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {portz: []}\n",
-		"its case":                 "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {Ports: []}\n",
-		"key twice":                "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [], ports: []}\n",
-		"field of Istio":           policy + "spec: {providers: {name: b}}\n",
-		"field of Istio, deep":     policy + "spec: {rules: [{to: [{operation: {notPath: [\"/a\"]}}]}]}\n",
-		"name of the buffer":       policy + "spec: {target_refs: [{kind: Gateway, name: a}]}\n",
-		"value of Istio":           policy + "spec: {action: CUSTOMISED}\n",
-		"metadata":                 "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {naem: a}\nspec: {}\n",
+		"unknown kind":         "apiVersion: v1\nkind: Pood\nmetadata: {name: a}\n",
+		"unknown version":      "apiVersion: networking.istio.io/v7\nkind: EnvoyFilter\nmetadata: {name: a}\n",
+		"field of Kubernetes":  "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {portz: []}\n",
+		"its case":             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {Ports: []}\n",
+		"key twice":            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [], ports: []}\n",
+		"field of Istio":       policy + "spec: {providers: {name: b}}\n",
+		"field of Istio, deep": policy + "spec: {rules: [{to: [{operation: {notPath: [\"/a\"]}}]}]}\n",
+		"name of the buffer":   policy + "spec: {target_refs: [{kind: Gateway, name: a}]}\n",
+		"value of Istio":       policy + "spec: {action: CUSTOMISED}\n",
+		"metadata": "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\n" +
+			"metadata: {naem: a}\nspec: {}\n",
 		"beside the spec of Istio": policy + "specs: {}\n",
 	} {
 		_, err := decode(text)

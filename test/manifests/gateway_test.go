@@ -16,7 +16,8 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
-	environment "github.com/spillway-mesh/spillway/settings"
+	environment "github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 	"sigs.k8s.io/yaml"
 )
@@ -34,7 +35,7 @@ func gatewayFile(t *testing.T, name string) string {
 	return gatewayEdits.Replace(string(text))
 }
 
-// routed is the Envoy of a Gateway as Envoy Gateway would configure it, as far as the manifests of a file can tell.
+// routed is the Envoy of a Gateway as Envoy Gateway would configure it, as far as the manifests of a file determine it.
 type routed struct {
 	listener, route fields
 	clusters        []any
@@ -43,18 +44,21 @@ type routed struct {
 
 // router is the listener of a Gateway with one route, in the words that patches are written in.
 func router(app fields) *routed {
-	r := &routed{route: fields{"match": fields{"prefix": "/"}, "route": fields{"cluster": "app"}}, clusters: []any{cluster("app", app)}}
+	r := &routed{route: fields{"match": fields{"prefix": "/"}, "route": fields{"cluster": "app"}},
+		clusters: []any{cluster("app", app)}}
 	r.listener = fields{
 		"name": "bakery/front/http", "address": socket("127.0.0.1", 0),
-		"default_filter_chain": fields{"filters": []any{fields{"name": "envoy.filters.network.http_connection_manager", "typed_config": fields{
-			"@type":       "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-			"stat_prefix": "inbound", "use_remote_address": true, "normalize_path": true, "merge_slashes": true,
-			"path_with_escaped_slashes_action": "UNESCAPE_AND_REDIRECT",
-			"route_config":                     fields{"virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": []any{r.route}}}},
-			"http_filters": []any{fields{"name": "envoy.filters.http.router", "typed_config": fields{
-				"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
-			}}},
-		}}}},
+		"default_filter_chain": fields{"filters": []any{fields{"name": "envoy.filters.network.http_connection_manager",
+			"typed_config": fields{
+				"@type":       connectionManager,
+				"stat_prefix": "inbound", "use_remote_address": true, "normalize_path": true, "merge_slashes": true,
+				"path_with_escaped_slashes_action": "UNESCAPE_AND_REDIRECT",
+				"route_config": fields{
+					"virtual_hosts": []any{fields{"name": "all", "domains": []any{"*"}, "routes": []any{r.route}}}},
+				"http_filters": []any{fields{"name": "envoy.filters.http.router", "typed_config": fields{
+					"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+				}}},
+			}}}},
 	}
 	return r
 }
@@ -72,7 +76,8 @@ func cluster(name string, address fields) fields {
 // firstFilter is where patches put a filter.
 const firstFilter = "/default_filter_chain/filters/0/typed_config/http_filters/0"
 
-// secure adds what Envoy Gateway makes of a SecurityPolicy: a filter that is off, a cluster, and a route that turns the filter on.
+// secure adds what Envoy Gateway makes of a SecurityPolicy: a filter that is off, a cluster, and a route that turns the
+// filter on.
 func (r *routed) secure(t *testing.T, d document, services map[string]int32) {
 	t.Helper()
 	auth := d.object.(*envoygateway.SecurityPolicy).Spec.ExtAuth
@@ -87,14 +92,16 @@ func (r *routed) secure(t *testing.T, d document, services map[string]int32) {
 		"@type": "type.googleapis.com/" + options, "explicit_http_config": fields{"http2_protocol_options": fields{}},
 	}}
 	r.spillway["circuit_breakers"] = fields{"thresholds": []any{fields{
-		"max_pending_requests": breaker.MaxPendingRequests, "max_requests": breaker.MaxParallelRequests, "max_retries": 1024,
+		"max_pending_requests": breaker.MaxPendingRequests, "max_requests": breaker.MaxParallelRequests,
+		"max_retries": 1024,
 	}}}
 	r.clusters = append(r.clusters, r.spillway)
 	name := "envoy.filters.http.ext_authz/securitypolicy/" + d.Namespace + "/" + d.Name
 	add(t, r.listener, firstFilter, fields{"name": name, "disabled": true, "typed_config": fields{
 		"@type":                 "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
 		"transport_api_version": "V3", "failure_mode_allow": *auth.FailOpen,
-		"grpc_service": fields{"envoy_grpc": fields{"cluster_name": "securitypolicy/limits", "authority": "spillway.bakery:8081"}, "timeout": "5s"},
+		"grpc_service": fields{"envoy_grpc": fields{"cluster_name": "securitypolicy/limits",
+			"authority": "spillway.bakery:8081"}, "timeout": "5s"},
 	}})
 	extensions := fields{}
 	for _, e := range auth.ContextExtensions {
@@ -154,10 +161,7 @@ func add(t *testing.T, in any, path string, value any) {
 
 func number(t *testing.T, text string) int {
 	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(text))(t)
 	return n
 }
 
@@ -190,13 +194,10 @@ func startGateway(t *testing.T, name string) *world {
 		}
 	}
 	endpoint(t, r.spillway)["address"] = w.address(t, env)
-	text, err := json.Marshal(fields{
+	text := must.Get(json.Marshal(fields{
 		"node": fields{"id": "test", "cluster": "test"}, "admin": fields{"address": socket("127.0.0.1", 0)},
 		"static_resources": fields{"listeners": []any{r.listener}, "clusters": r.clusters},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w.envoy = servers.StartEnvoy(t, string(text))
 	return w
 }
@@ -227,7 +228,8 @@ func TestGatewayFilesLimitRequests(t *testing.T) {
 	}
 }
 
-// The Deployment is that of examples/istio/ambient.yaml, so that what holds for its pod holds here, but that the policy names the domain.
+// The Deployment is that of examples/istio/ambient.yaml, so that what holds for its pod holds here, but that the policy
+// names the domain.
 func TestGatewayDeploymentIsTheMeshs(t *testing.T) {
 	find := func(all []document) *apps.Deployment {
 		i := slices.IndexFunc(all, func(d document) bool { return d.Kind == "Deployment" })
@@ -242,7 +244,8 @@ func TestGatewayDeploymentIsTheMeshs(t *testing.T) {
 	}
 }
 
-// The configuration of Envoy Gateway names an image for its rate limit Deployment, and variables that Spillway reads beside those of the Deployment.
+// The configuration of Envoy Gateway names an image for its rate limit Deployment, and variables that Spillway reads
+// beside those of the Deployment.
 func TestGatewayConfigurationNamesTheImage(t *testing.T) {
 	var cfg envoygateway.EnvoyGateway
 	wire, err := yaml.YAMLToJSONStrict([]byte(gatewayFile(t, "envoy-gateway.yaml")))
@@ -256,7 +259,8 @@ func TestGatewayConfigurationNamesTheImage(t *testing.T) {
 	if container.Image == nil || !strings.Contains(*container.Image, "spillway") {
 		t.Errorf("the image is %v", container.Image)
 	}
-	environ := []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001", "REDIS_URL=" + *cfg.RateLimit.Backend.Redis.URL}
+	environ := []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001",
+		"REDIS_URL=" + *cfg.RateLimit.Backend.Redis.URL}
 	for _, e := range container.Env {
 		environ = append(environ, e.Name+"="+e.Value)
 	}
@@ -268,7 +272,8 @@ func TestGatewayConfigurationNamesTheImage(t *testing.T) {
 
 func TestMistakesInGatewayFilesAreSeen(t *testing.T) {
 	const policy = "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: a}\n"
-	for _, spec := range []string{"{extAuths: {}}", "{extAuth: {failopen: true}}", "{extAuth: {grpc: {backendRefs: [{named: a}]}}}"} {
+	for _, spec := range []string{"{extAuths: {}}", "{extAuth: {failopen: true}}",
+		"{extAuth: {grpc: {backendRefs: [{named: a}]}}}"} {
 		_, err := decode(policy + "spec: " + spec + "\n")
 		if err == nil {
 			t.Errorf("taken as good: %s", spec)

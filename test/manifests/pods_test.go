@@ -27,7 +27,8 @@ func podOf(t *testing.T, all []document) pod {
 		if !found {
 			continue
 		}
-		p := pod{PodTemplateSpec: deployment.Spec.Template, native: len(deployment.Spec.Template.Spec.InitContainers) > 0}
+		p := pod{PodTemplateSpec: deployment.Spec.Template, native: len(deployment.Spec.Template.Spec.InitContainers) >
+			0}
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			if c.Name == "spillway" {
 				p.spillway = c
@@ -64,10 +65,12 @@ func TestContainersAreConfined(t *testing.T) {
 	eachPod(t, func(t *testing.T, p pod, _ []document) {
 		c := p.spillway
 		s := c.SecurityContext
-		if !*s.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || *s.RunAsUser == 0 || *s.RunAsUser == 1337 {
+		if !*s.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || *s.RunAsUser == 0 ||
+			*s.RunAsUser == 1337 {
 			t.Errorf("the container may more than it needs: %v", s)
 		}
-		if !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		if !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) ||
+			s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("the container may more than it needs: %v", s)
 		}
 		if !slices.Equal(c.ReadinessProbe.Exec.Command, []string{"/bin/sidecar", "healthcheck"}) {
@@ -83,7 +86,8 @@ func TestContainersAreConfined(t *testing.T) {
 			t.Error("a ConfigMap with a mistake would roll out: RULES_REQUIRED is not set")
 		}
 		if p.native && (c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways) {
-			t.Error("an init container that is not restarted always is no sidecar: the application would wait for its end")
+			t.Error("an init container that is not restarted always is not a sidecar: the application would wait for " +
+				"its end")
 		}
 		if p.native && (p.env("HOST", "") != "" || p.env("GRPC_HOST", "") != "") {
 			t.Error("in the application's pod Spillway is for the pod alone")
@@ -96,7 +100,9 @@ func TestVolumesAreThere(t *testing.T) {
 		mounts := map[string]string{}
 		for _, m := range p.spillway.VolumeMounts {
 			mounts[m.Name] = m.MountPath
-			if m.SubPath != "" || !slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+			if m.SubPath != "" || !slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool {
+				return v.Name == m.Name
+			}) {
 				t.Errorf("the mount %v is of no volume, or of a part that is never updated", m)
 			}
 		}
@@ -107,7 +113,9 @@ func TestVolumesAreThere(t *testing.T) {
 			if mounts[v.Name] != p.env("RULES", "") {
 				t.Errorf("rules are read from %s and mounted at %s", p.env("RULES", ""), mounts[v.Name])
 			}
-			if !slices.ContainsFunc(all, func(d document) bool { return d.Kind == "ConfigMap" && d.Name == v.ConfigMap.Name }) {
+			if !slices.ContainsFunc(all, func(d document) bool {
+				return d.Kind == "ConfigMap" && d.Name == v.ConfigMap.Name
+			}) {
 				t.Errorf("there is no ConfigMap %s", v.ConfigMap.Name)
 			}
 		}
@@ -124,9 +132,10 @@ func TestVolumesAreThere(t *testing.T) {
 				t.Errorf("%s is at %s for Istio and at %q for Spillway", name, m.MountPath, mounts[name])
 			}
 		}
-		if socket := p.env("GRPC_UDS", ""); socket != "" && !slices.ContainsFunc(p.spillway.VolumeMounts, func(m core.VolumeMount) bool {
-			return m.MountPath == path.Dir(socket) && proxys[m.Name].MountPath == m.MountPath
-		}) {
+		if socket := p.env("GRPC_UDS", ""); socket != "" && !slices.ContainsFunc(p.spillway.VolumeMounts,
+			func(m core.VolumeMount) bool {
+				return m.MountPath == path.Dir(socket) && proxys[m.Name].MountPath == m.MountPath
+			}) {
 			t.Errorf("the folder of %s is not shared with Istio's container", socket)
 		}
 	})
@@ -146,8 +155,8 @@ func TestEnvoyAsksWhereSpillwayListens(t *testing.T) {
 	})
 }
 
-// The Deployments of pods with an application are applied over the reader's own. So they hold nothing but what is Spillway's by
-// name, in lists that Kubernetes merges by name.
+// The Deployments of pods with an application are applied over the reader's own. So they hold nothing but what is
+// Spillway's by name, in lists that Kubernetes merges by name.
 func TestPartsChangeNothingOfTheReaders(t *testing.T) {
 	for _, name := range []string{"rls-socket.yaml", "rls-loopback.yaml", "ext-authz.yaml"} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +170,8 @@ func TestPartsChangeNothingOfTheReaders(t *testing.T) {
 				wantsSpillways(t, v.Name)
 			}
 			rest.Annotations, rest.Spec.InitContainers, rest.Spec.Volumes = nil, nil, nil
-			want := apps.Deployment{TypeMeta: meta.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta.ObjectMeta{Name: "checkout", Namespace: "shop"}}
+			want := apps.Deployment{TypeMeta: meta.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+				ObjectMeta: meta.ObjectMeta{Name: "checkout", Namespace: "shop"}}
 			want.Spec.Template = rest
 			i := slices.IndexFunc(all, func(d document) bool { return d.Kind == "Deployment" })
 			got := all[i].object.(*apps.Deployment).DeepCopy()

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
+
+	"github.com/spillway-mesh/spillway/test/must"
 )
 
 // providers are the extension providers of the mesh, by name.
@@ -16,10 +18,7 @@ type providers map[string]*mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthor
 // providersOf reads them from the values of Istio's chart.
 func providersOf(t *testing.T, text string) providers {
 	t.Helper()
-	config, err := decodeMeshConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(decodeMeshConfig(text))(t)
 	all := providers{}
 	for _, p := range config.ExtensionProviders {
 		all[p.Name] = p.GetEnvoyExtAuthzGrpc()
@@ -27,8 +26,8 @@ func providersOf(t *testing.T, text string) providers {
 	return all
 }
 
-// addPolicy adds what Istio makes of a policy with the action CUSTOM: a filter that marks the requests which its rules match,
-// and ext_authz for those that are marked.
+// addPolicy adds what Istio makes of a policy with the action CUSTOM: a filter that marks the requests which its rules
+// match, and ext_authz for those that are marked.
 func (p *proxy) addPolicy(t *testing.T, d document, all providers) {
 	t.Helper()
 	policy := d.object.(*security.AuthorizationPolicy)
@@ -55,19 +54,21 @@ func (p *proxy) addPolicy(t *testing.T, d document, all providers) {
 	cluster := clusterOf(d, provider)
 	ask := fields{"name": "envoy.filters.http.ext_authz", "typed_config": fields{
 		"@type":                 "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
-		"transport_api_version": "V3", "failure_mode_allow": provider.FailOpen, "status_on_error": fields{"code": status(provider)},
+		"transport_api_version": "V3", "failure_mode_allow": provider.FailOpen,
+		"status_on_error": fields{"code": status(provider)},
 		"grpc_service": fields{
 			"envoy_grpc": fields{"cluster_name": cluster, "authority": strings.ReplaceAll(cluster, "|", "_.")},
 			"timeout":    seconds(provider.Timeout),
 		},
-		"filter_enabled_metadata": fields{"filter": rbac, "path": []any{fields{"key": "istio_ext_authz_shadow_effective_policy_id"}},
+		"filter_enabled_metadata": fields{"filter": rbac,
+			"path":  []any{fields{"key": "istio_ext_authz_shadow_effective_policy_id"}},
 			"value": fields{"string_match": fields{"prefix": "istio-ext-authz"}}},
 	}}
 	p.filters = append([]any{mark, ask}, p.filters...)
 }
 
-// clusterOf is the cluster of a provider. A service in another namespace than the policy's is not what the examples mean: the
-// entry is exported to its own alone.
+// clusterOf is the cluster of a provider. A service in another namespace than the policy's is not what the examples
+// mean: the entry is exported to its own alone.
 func clusterOf(d document, provider *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) string {
 	host := strings.TrimPrefix(provider.Service, d.Namespace+"/")
 	return fmt.Sprintf("outbound|%d||%s", provider.Port, host)
@@ -88,7 +89,8 @@ func permission(t *testing.T, rule *security.Rule) fields {
 		for _, path := range to.Operation.NotPaths {
 			paths = append(paths, fields{"url_path": fields{"path": fields{"exact": path}}})
 		}
-		if strings.Contains(fmt.Sprint(to.Operation.NotPaths), "*") || !proto.Equal(to.Operation, &security.Operation{NotPaths: to.Operation.NotPaths}) {
+		if strings.Contains(fmt.Sprint(to.Operation.NotPaths), "*") ||
+			!proto.Equal(to.Operation, &security.Operation{NotPaths: to.Operation.NotPaths}) {
 			t.Errorf("this test knows exact notPaths, not %v", to.Operation)
 		}
 	}

@@ -17,13 +17,15 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	core "k8s.io/api/core/v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // fields is a piece of Envoy's configuration.
 type fields = map[string]any
 
-// proxy is the Envoy of a workload (or a waypoint) as Istio would configure it, as far as the manifests of a file can tell.
+// proxy is the Envoy of a workload (or a waypoint) as Istio would configure it, as far as the manifests of a file
+// determine it.
 type proxy struct {
 	filters  []any             // of HTTP, before the router
 	host     fields            // the virtual host of the application
@@ -35,6 +37,9 @@ const (
 	application = "8080"
 	inbound     = "inbound|http|" + application
 )
+
+const connectionManager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3." +
+	"HttpConnectionManager"
 
 // assemble does with the manifests of a file what Istio does. A field that it does not know fails the test.
 func assemble(t *testing.T, all []document, providers providers) *proxy {
@@ -86,15 +91,17 @@ func (p *proxy) addCluster(host string, port int, address string) {
 	p.clusters[name] = fields{
 		"name": name, "type": "STATIC",
 		"typed_extension_protocol_options": fields{options: fields{
-			"@type": "type.googleapis.com/" + options, "explicit_http_config": fields{"http2_protocol_options": fields{}},
+			"@type":                "type.googleapis.com/" + options,
+			"explicit_http_config": fields{"http2_protocol_options": fields{}},
 		}},
-		"load_assignment": fields{"cluster_name": name, "endpoints": []any{fields{"lb_endpoints": []any{fields{"endpoint": fields{
-			"address": fields{"socket_address": fields{"address": address, "port_value": port}},
-		}}}}}},
+		"load_assignment": fields{"cluster_name": name,
+			"endpoints": []any{fields{"lb_endpoints": []any{fields{"endpoint": fields{
+				"address": fields{"socket_address": fields{"address": address, "port_value": port}},
+			}}}}}},
 	}
 }
 
-// addRule changes the clusters of a host as its DestinationRule says.
+// addRule changes the clusters of a host by its DestinationRule.
 func (p *proxy) addRule(t *testing.T, rule *networking.DestinationRule) {
 	t.Helper()
 	found := false
@@ -106,8 +113,11 @@ func (p *proxy) addRule(t *testing.T, rule *networking.DestinationRule) {
 		cluster["connect_timeout"] = seconds(rule.TrafficPolicy.ConnectionPool.Tcp.ConnectTimeout)
 		if o := rule.TrafficPolicy.OutlierDetection; o != nil {
 			cluster["outlier_detection"] = fields{
-				"consecutive_gateway_failure": o.ConsecutiveGatewayErrors.Value, "enforcing_consecutive_gateway_failure": 100,
-				"interval": seconds(o.Interval), "base_ejection_time": seconds(o.BaseEjectionTime), "max_ejection_percent": o.MaxEjectionPercent,
+				"consecutive_gateway_failure":           o.ConsecutiveGatewayErrors.Value,
+				"enforcing_consecutive_gateway_failure": 100,
+				"interval":                              seconds(o.Interval),
+				"base_ejection_time":                    seconds(o.BaseEjectionTime),
+				"max_ejection_percent":                  o.MaxEjectionPercent,
 			}
 		}
 	}
@@ -117,7 +127,8 @@ func (p *proxy) addRule(t *testing.T, rule *networking.DestinationRule) {
 	policy := proto.CloneOf(rule.TrafficPolicy)
 	policy.ConnectionPool.Tcp.ConnectTimeout = nil
 	policy.OutlierDetection = nil
-	known := &networking.TrafficPolicy{Tls: policy.Tls, ConnectionPool: &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{}}}
+	known := &networking.TrafficPolicy{Tls: policy.Tls, ConnectionPool: &networking.ConnectionPoolSettings{
+		Tcp: &networking.ConnectionPoolSettings_TCPSettings{}}}
 	if !proto.Equal(policy, known) || policy.Tls != nil && policy.Tls.Mode != networking.ClientTLSSettings_DISABLE {
 		t.Errorf("this test does not know how Istio takes %v", policy)
 	}
@@ -140,7 +151,8 @@ func (p *proxy) addPatches(t *testing.T, filter *networking.EnvoyFilter) {
 			p.clusters[value["name"].(string)] = value
 		case "HTTP_FILTER INSERT_BEFORE":
 			at := patch.Match.GetListener().GetFilterChain().GetFilter()
-			if at.GetName() != "envoy.filters.network.http_connection_manager" || at.GetSubFilter().GetName() != "envoy.filters.http.router" {
+			if at.GetName() != "envoy.filters.network.http_connection_manager" ||
+				at.GetSubFilter().GetName() != "envoy.filters.http.router" {
 				t.Errorf("patch %d goes before %v, which is not the router", i, at)
 			}
 			p.filters = append(p.filters, value)
@@ -225,24 +237,23 @@ func (p *proxy) bootstrap(t *testing.T, app string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(strconv.Atoi(port))(t)
 	local := func(port int) fields {
 		return fields{"socket_address": fields{"address": host, "port_value": port}}
 	}
-	router := fields{"name": "envoy.filters.http.router", "typed_config": fields{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}
+	router := fields{"name": "envoy.filters.http.router",
+		"typed_config": fields{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}
 	manager := fields{
-		"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+		"@type": connectionManager,
 		// As Istio sets them for what comes into a sidecar.
 		"stat_prefix": "inbound", "use_remote_address": false, "normalize_path": true,
 		"route_config": fields{"name": "inbound|" + application + "||", "virtual_hosts": []any{p.host}},
 		"http_filters": append(slices.Clone(p.filters), router),
 	}
-	clusters := []any{fields{"name": "app", "type": "STATIC", "load_assignment": fields{"cluster_name": "app", "endpoints": []any{
-		fields{"lb_endpoints": []any{fields{"endpoint": fields{"address": local(number)}}}},
-	}}}}
+	clusters := []any{fields{"name": "app", "type": "STATIC", "load_assignment": fields{"cluster_name": "app",
+		"endpoints": []any{
+			fields{"lb_endpoints": []any{fields{"endpoint": fields{"address": local(number)}}}},
+		}}}}
 	for _, cluster := range p.clusters {
 		clusters = append(clusters, cluster)
 	}
@@ -250,7 +261,8 @@ func (p *proxy) bootstrap(t *testing.T, app string) string {
 		"node": fields{"id": "test", "cluster": "test"}, "admin": fields{"address": local(0)},
 		"static_resources": fields{
 			"listeners": []any{fields{"name": "inbound", "address": local(0), "filter_chains": []any{
-				fields{"filters": []any{fields{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}}},
+				fields{"filters": []any{fields{"name": "envoy.filters.network.http_connection_manager",
+					"typed_config": manager}}},
 			}}},
 			"clusters": clusters,
 		},
@@ -267,10 +279,7 @@ func TestEnvoyTakesEveryPatch(t *testing.T) {
 			p := assemble(t, documents(t, example(t, name)), providersOf(t, example(t, meshValues)))
 			p.spillway(t)
 			file := filepath.Join(t.TempDir(), "envoy.yaml")
-			err := os.WriteFile(file, []byte(p.bootstrap(t, "127.0.0.1:8080")), 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(p.bootstrap(t, "127.0.0.1:8080")), 0o600))
 			servers.ValidateEnvoy(t, file)
 		})
 	}

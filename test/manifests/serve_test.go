@@ -14,6 +14,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -27,7 +28,7 @@ type world struct {
 	rules   *mounted
 }
 
-// start starts what a file describes, after the reader's edits. What stands in front goes before the filters of the file.
+// start starts what a file describes, after the reader's edits. What is in front goes before the filters of the file.
 func start(t *testing.T, name string, front ...any) *world {
 	t.Helper()
 	all := documents(t, edits.Replace(example(t, name)))
@@ -43,7 +44,8 @@ func start(t *testing.T, name string, front ...any) *world {
 	return w
 }
 
-// environment is what the container gets, but for what is of the machine: addresses, folders and the Secret, which is not there.
+// environment is what the container gets, but for what is of the machine: addresses, folders and the Secret, which is
+// not there.
 func (p pod) environment(t *testing.T, rules string) []string {
 	t.Helper()
 	var env []string
@@ -68,10 +70,7 @@ func (p pod) environment(t *testing.T, rules string) []string {
 // shortDir is a folder whose path leaves room for a socket, which the test's own may not.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "uds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "uds"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -88,10 +87,7 @@ func (w *world) address(t *testing.T, env []string) fields {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(strconv.Atoi(port))(t)
 	return fields{"socket_address": fields{"address": host, "port_value": number}}
 }
 
@@ -110,7 +106,8 @@ func (p *proxy) wait(t *testing.T) {
 	}
 }
 
-// mounted is a ConfigMap as Kubernetes mounts it: files that are links into a folder, which one rename replaces as a whole.
+// mounted is a ConfigMap as Kubernetes mounts it: files that are links into a folder, which one rename replaces as a
+// whole.
 type mounted struct {
 	dir     string
 	version int
@@ -127,10 +124,7 @@ func mountRules(t *testing.T, all []document) *mounted {
 	}
 	m.publish(t)
 	for name := range m.files {
-		err := os.Symlink(filepath.Join("..data", name), filepath.Join(m.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join("..data", name), filepath.Join(m.dir, name)))
 	}
 	return m
 }
@@ -221,7 +215,8 @@ func (w *world) wants(t *testing.T, n, status int, r request) *http.Response {
 // wantsNoErrors fails when Envoy could not ask: it lets such requests through, and a test may pass for that.
 func (w *world) wantsNoErrors(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"cluster.app.ratelimit.error", "http.inbound.ext_authz.error", "http.inbound.ext_authz.invalid"} {
+	for _, name := range []string{"cluster.app.ratelimit.error", "http.inbound.ext_authz.error",
+		"http.inbound.ext_authz.invalid"} {
 		if n := w.envoy.Stat(t, name); n != 0 {
 			t.Errorf("Envoy's %s is %d", name, n)
 		}
@@ -236,16 +231,11 @@ func (w *world) wantsQuietSidecar(t *testing.T) {
 			t.Errorf("the sidecar says %s", line)
 		}
 	}
-	got, err := http.Get("http://" + w.sidecar.Debug + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(http.Get("http://" + w.sidecar.Debug + "/metrics"))(t)
 	defer got.Body.Close()
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n"} {
+	text := must.Get(io.ReadAll(got.Body))(t)
+	for _, line := range []string{"ratelimit_service_config_load_success 1\n",
+		"ratelimit_service_config_load_error 0\n"} {
 		if !strings.Contains(string(text), "\n"+line) {
 			t.Errorf("the sidecar's metrics do not say %q", line)
 		}

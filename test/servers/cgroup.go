@@ -19,8 +19,8 @@ var cgroups = []struct{ base, limit string }{
 	{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
 }
 
-// StartSidecarWithin is StartSidecar with that many bytes of memory, in a cgroup as a container has one. Where the machine does not
-// allow to make a cgroup, GOMEMLIMIT is set to eleven sixteenths of, as the sidecar itself would.
+// StartSidecarWithin is StartSidecar with that many bytes of memory, in a cgroup as a container has one. Where the
+// machine does not allow to make a cgroup, GOMEMLIMIT is set to eleven sixteenths of, as the sidecar itself would.
 func StartSidecarWithin(t testing.TB, memory int64, env ...string) *Sidecar {
 	t.Helper()
 	dir := memoryCgroup(t, memory)
@@ -33,7 +33,8 @@ func StartSidecarWithin(t testing.TB, memory int64, env ...string) *Sidecar {
 	return awaitSidecar(t, launch(t, cmd, env))
 }
 
-// memoryCgroup makes a cgroup with that limit, which is removed when the test ends. It returns "" where that is not possible.
+// memoryCgroup makes a cgroup with that limit, which is removed when the test ends. It returns "" where that is not
+// possible.
 func memoryCgroup(t testing.TB, memory int64) string {
 	for _, c := range cgroups {
 		dir := filepath.Join(c.base, fmt.Sprintf("spillway-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
@@ -52,7 +53,8 @@ func memoryCgroup(t testing.TB, memory int64) string {
 	return ""
 }
 
-// limitCgroup writes a limit into its file, which is there unless the folder is not a cgroup or has no memory controller.
+// limitCgroup writes a limit into its file, which is there unless the folder is not a cgroup or lacks the memory
+// controller.
 func limitCgroup(file string, memory int64) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -78,7 +80,7 @@ func (p *Process) PeakMemory() (int64, error) {
 	}
 	found := peak.FindSubmatch(text)
 	if found == nil {
-		return 0, errors.New("the status of the process has no VmHWM")
+		return 0, errors.New("the status of the process lacks VmHWM")
 	}
 	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
 	return kib << 10, err

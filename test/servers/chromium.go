@@ -27,7 +27,7 @@ type Chromium struct {
 	came chan struct{} // closed and replaced when an event comes
 }
 
-// Event is what the browser tells unasked.
+// Event is what the browser sends without a call.
 type Event struct {
 	Method  string
 	Params  json.RawMessage
@@ -54,7 +54,8 @@ func StartChromium(t testing.TB) *Chromium {
 	}
 	commands, to := pipe(t)
 	from, answers := pipe(t)
-	cmd := exec.Command(bin, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+	cmd := exec.Command(bin, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking",
 		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe")
 	cmd.ExtraFiles = []*os.File{commands, answers} // the browser reads from 3 and writes to 4
 	Start(t, cmd)
@@ -183,7 +184,7 @@ type Tab struct {
 	session string
 }
 
-// Open opens a URL in a tab that tells of its requests, errors and exceptions, and waits until it is loaded.
+// Open opens a URL in a tab that reports its requests, errors and exceptions, and waits until it is loaded.
 func (c *Chromium) Open(t testing.TB, url string) *Tab {
 	t.Helper()
 	var target struct{ TargetID string }
@@ -223,7 +224,8 @@ func (p *Tab) evaluate(t testing.TB, expression string, to any) error {
 		}
 		ExceptionDetails json.RawMessage
 	}
-	err := p.browser.try(t, p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got)
+	err := p.browser.try(t, p.session, "Runtime.evaluate", map[string]any{"expression": expression,
+		"returnByValue": true, "awaitPromise": true}, &got)
 	if err != nil {
 		return err
 	}
@@ -246,7 +248,8 @@ func (p *Tab) Await(t testing.TB, expression string) {
 	})
 }
 
-// keyCodes are what the keys that are pressed in tests have for numbers in Windows, which the browser's protocol asks for.
+// keyCodes are what the keys that are pressed in tests have for numbers in Windows, which the browser's protocol asks
+// for.
 var keyCodes = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}
 
 // Press presses a key and releases it: Tab, Enter or Escape.
@@ -257,7 +260,8 @@ func (p *Tab) Press(t testing.TB, key string) {
 		down["text"] = "\r"
 	}
 	p.Call(t, "Input.dispatchKeyEvent", down, nil)
-	p.Call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key]}, nil)
+	p.Call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key,
+		"windowsVirtualKeyCode": keyCodes[key]}, nil)
 }
 
 // Type types a text into what has the focus.
@@ -269,8 +273,10 @@ func (p *Tab) Type(t testing.TB, text string) {
 // Screen emulates a screen of so many pixels, with a colour scheme: light or dark.
 func (p *Tab) Screen(t testing.TB, width, height int, scheme string) {
 	t.Helper()
-	p.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	p.Call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	p.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height,
+		"deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	p.Call(t, "Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // Shot is a picture of the tab, as PNG.

@@ -17,9 +17,9 @@ type RedisCluster struct {
 	Nodes []*Redis // at the start the masters in the order of their slots, then their replicas in the same order
 }
 
-// StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster well.
-// Slots without a master do not take the others down, unless the settings say --cluster-require-full-coverage yes. With
-// --requirepass the replicas are told the password.
+// StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster
+// well. Slots without a master do not take the others down, unless the settings have --cluster-require-full-coverage
+// yes. With --requirepass the replicas get the password.
 func StartCluster(t testing.TB, settings ...string) *RedisCluster {
 	t.Helper()
 	settings = append([]string{
@@ -81,18 +81,18 @@ func (c *RedisCluster) join(t testing.TB) {
 		id := master.id(t)
 		replica := c.Nodes[len(c.masters())+i]
 		Await(t, "the replica of "+master.Addr, func() error {
-			_, err := replica.ask("CLUSTER", "REPLICATE", id)
+			_, err := replica.tryDo("CLUSTER", "REPLICATE", id)
 			return err
 		})
 	}
 	Await(t, "all nodes to know the replicas", func() error {
 		for _, node := range c.Nodes {
-			told, err := node.text("CLUSTER", "NODES")
+			nodes, err := node.text("CLUSTER", "NODES")
 			if err != nil {
 				return err
 			}
-			if strings.Count(told, "slave") != len(c.masters()) {
-				return fmt.Errorf("%s knows others:\n%s", node.Addr, told)
+			if strings.Count(nodes, "slave") != len(c.masters()) {
+				return fmt.Errorf("%s knows others:\n%s", node.Addr, nodes)
 			}
 		}
 		return nil
@@ -100,11 +100,12 @@ func (c *RedisCluster) join(t testing.TB) {
 	c.Settle(t)
 }
 
-// Settle waits until every living node finds the cluster well, with a living master for every slot, and the replicas have
-// what their masters have.
+// Settle waits until every living node finds the cluster well, with a living master for every slot, and the replicas
+// have what their masters have.
 func (c *RedisCluster) Settle(t testing.TB) {
 	t.Helper()
-	want := []string{"cluster_state:ok\r\n", fmt.Sprintf("cluster_slots_ok:%d\r\n", ClusterSlots), fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Nodes))}
+	want := []string{"cluster_state:ok\r\n", fmt.Sprintf("cluster_slots_ok:%d\r\n", ClusterSlots),
+		fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Nodes))}
 	Await(t, "the cluster to settle", func() error {
 		for _, node := range c.living() {
 			info, err := node.text("CLUSTER", "INFO")
@@ -112,7 +113,7 @@ func (c *RedisCluster) Settle(t testing.TB) {
 				return err
 			}
 			if slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(info, line) }) {
-				return fmt.Errorf("%s tells\n%s", node.Addr, info)
+				return fmt.Errorf("%s reports\n%s", node.Addr, info)
 			}
 		}
 		if _, err := c.owners(); err != nil {
@@ -133,7 +134,7 @@ func (c *RedisCluster) living() []*Redis {
 // Addrs are the addresses of all nodes.
 func (c *RedisCluster) Addrs() []string { return addrs(c.Nodes) }
 
-// claim is what a node says of itself.
+// claim is what a node reports about itself.
 type claim struct {
 	id     string
 	master string // the id of its master, "-" when it is one itself
@@ -141,21 +142,21 @@ type claim struct {
 	slots  []int  // ascending
 }
 
-// claim is what the node says of itself.
+// claim is what the node reports about itself.
 func (r *Redis) claim() (claim, error) {
 	all, myself, err := r.claims()
 	if err == nil && myself == "" {
-		err = fmt.Errorf("%s says nothing of itself", r.Addr)
+		err = fmt.Errorf("%s does not report itself", r.Addr)
 	}
 	return all[myself], err
 }
 
-// claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It returns what the node
-// knows of each, by id, and its own id.
+// claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It
+// returns what the node knows of each, by id, and its own id.
 func (r *Redis) claims() (all map[string]claim, myself string, err error) {
-	told, err := r.text("CLUSTER", "NODES")
+	nodes, err := r.text("CLUSTER", "NODES")
 	all = map[string]claim{}
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(nodes) {
 		f := strings.Fields(line)
 		if len(f) < 8 {
 			continue
@@ -175,7 +176,8 @@ func (r *Redis) claims() (all map[string]claim, myself string, err error) {
 	return all, myself, err
 }
 
-// agreed finds a node that knows of other slots of a master than that one. A replica that takes over claims those that it knows.
+// agreed finds a node that knows of other slots of a master than that one. A replica that takes over claims those that
+// it knows.
 func agreed(nodes []*Redis) error {
 	views := map[*Redis]map[string]claim{}
 	own := map[string]claim{}
@@ -189,7 +191,8 @@ func agreed(nodes []*Redis) error {
 	for node, all := range views {
 		for id, c := range own {
 			if !slices.Equal(all[id].slots, c.slots) {
-				return fmt.Errorf("%s knows of %d slots of node %s, which has %d", node.Addr, len(all[id].slots), id, len(c.slots))
+				return fmt.Errorf("%s knows of %d slots of node %s, which has %d", node.Addr, len(all[id].slots), id,
+					len(c.slots))
 			}
 		}
 	}
@@ -211,7 +214,7 @@ func slotsOf(part string) []int {
 	return all
 }
 
-// owners tells for every slot which living master owns it, nil for none. The error is for the first slot without one.
+// owners returns for every slot the living master that owns it, or nil. The error is for the first slot without one.
 func (c *RedisCluster) owners() ([]*Redis, error) {
 	owners := make([]*Redis, ClusterSlots)
 	epochs := make([]int, ClusterSlots)
@@ -228,7 +231,7 @@ func (c *RedisCluster) owners() ([]*Redis, error) {
 	}
 	slot := slices.Index(owners, nil)
 	if slot >= 0 {
-		return owners, fmt.Errorf("slot %d has no living master", slot)
+		return owners, fmt.Errorf("slot %d lacks a living master", slot)
 	}
 	return owners, nil
 }

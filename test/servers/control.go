@@ -22,7 +22,8 @@ var builtSpillway struct {
 	err error
 }
 
-// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test process.
+// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test
+// process.
 func SpillwayBin(t testing.TB) string {
 	t.Helper()
 	if bin := shared("spillway"); bin != "" {
@@ -46,8 +47,8 @@ func SpillwayBin(t testing.TB) string {
 
 var controlListens = regexp.MustCompile(`msg=listening control=(\S+)`)
 
-// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env ("NAME=value"), and waits
-// until its API answers.
+// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env
+// ("NAME=value"), and waits until its API answers.
 func StartControl(t testing.TB, env ...string) *Control {
 	t.Helper()
 	c := LaunchControl(t, env...)
@@ -65,17 +66,17 @@ func StartControl(t testing.TB, env ...string) *Control {
 // LaunchControl is StartControl without the wait. The URL is empty until Ready finds it.
 func LaunchControl(t testing.TB, env ...string) *Control {
 	t.Helper()
-	cmd := exec.Command(SpillwayBin(t), "control", "--migrate")
+	cmd := exec.Command(SpillwayBin(t), "control", "serve", "--migrate")
 	cmd.Env = append([]string{"CONTROL_LISTEN=127.0.0.1:0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
 	return &Control{Process: Start(t, cmd)}
 }
 
 // Ready finds the URL in the log and asks /readyz. The error is nil once the answer is good.
 func (c *Control) Ready() error {
-	told := controlListens.FindStringSubmatch(c.Output())
-	if told == nil {
-		return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
+	listens := controlListens.FindStringSubmatch(c.Output())
+	if listens == nil {
+		return fmt.Errorf("it does not log where it listens:\n%s", c.Output())
 	}
-	c.URL = "http://" + told[1]
-	return ready(told[1])
+	c.URL = "http://" + listens[1]
+	return ready(listens[1])
 }

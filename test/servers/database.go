@@ -13,8 +13,8 @@ const clusterVar = "SPILLWAY_TEST_POSTGRES"
 
 var databases atomic.Int64
 
-// Database makes an empty database that goes with the test. It is in the cluster that all packages share, or in one of the
-// test's own where there is none. A test that stops PostgreSQL or needs settings takes StartPostgres.
+// Database makes an empty database that goes with the test. It is in the cluster that all packages share, or in one of
+// the test's own without that. A test that stops PostgreSQL or needs settings takes StartPostgres.
 func Database(t testing.TB) *Postgres {
 	t.Helper()
 	dir := os.Getenv(clusterVar)

@@ -45,8 +45,8 @@ func Root(t testing.TB) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves.
-// No port is chosen beforehand: Envoy tells which ones it got.
+// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves. No port is
+// chosen beforehand: its admin API reports them.
 func StartEnvoy(t testing.TB, config string) *Envoy {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,13 +55,14 @@ func StartEnvoy(t testing.TB, config string) *Envoy {
 	if err != nil {
 		t.Fatalf("write the configuration of Envoy: %v", err)
 	}
-	told := filepath.Join(dir, "admin")
-	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error", "--admin-address-path", told)
+	adminFile := filepath.Join(dir, "admin")
+	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error",
+		"--admin-address-path", adminFile)
 	e := &Envoy{Pid: cmd.Process.Pid}
 	Await(t, "Envoy's admin address", func() error {
-		text, err := os.ReadFile(told)
+		text, err := os.ReadFile(adminFile)
 		if err == nil && !strings.Contains(string(text), ":") {
-			err = fmt.Errorf("%s holds %q", told, text)
+			err = fmt.Errorf("%s holds %q", adminFile, text)
 		}
 		e.Admin = strings.TrimSpace(string(text))
 		return err
@@ -113,7 +114,7 @@ func (e *Envoy) FlushLogs(t testing.TB) {
 
 func (e *Envoy) listener(t testing.TB) string {
 	t.Helper()
-	var told struct {
+	var found struct {
 		Statuses []struct {
 			Address struct {
 				Socket struct {
@@ -124,12 +125,12 @@ func (e *Envoy) listener(t testing.TB) string {
 	}
 	text, err := e.get("/listeners?format=json")
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &told)
+		err = json.Unmarshal([]byte(text), &found)
 	}
-	if err != nil || len(told.Statuses) == 0 {
+	if err != nil || len(found.Statuses) == 0 {
 		t.Fatalf("read Envoy's listeners: %v in %q", err, text)
 	}
-	return fmt.Sprintf("127.0.0.1:%d", told.Statuses[0].Address.Socket.Port)
+	return fmt.Sprintf("127.0.0.1:%d", found.Statuses[0].Address.Socket.Port)
 }
 
 func (e *Envoy) get(path string) (string, error) {

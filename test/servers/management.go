@@ -18,7 +18,8 @@ import (
 // ManagementNode is the node that a Management has resources for.
 const ManagementNode = "envoy-ratelimit"
 
-// Management is a management server of go-control-plane, with a snapshot of rate limit configurations for ManagementNode.
+// Management is a management server of go-control-plane, with a snapshot of rate limit configurations for
+// ManagementNode.
 type Management struct {
 	Addr   string
 	server *grpc.Server
@@ -28,13 +29,15 @@ type Management struct {
 	requests []*discoveryv3.DiscoveryRequest
 }
 
-// StartManagement starts a management server that has nothing to send, at an address or, without one, at a free one. It stops when the test ends.
+// StartManagement starts a management server that has nothing to send, at an address or, without one, at a free one. It
+// stops when the test ends.
 func StartManagement(t testing.TB, addr string, options ...grpc.ServerOption) *Management {
 	t.Helper()
 	if addr == "" {
 		addr = FreeAddr(t)
 	}
-	m := &Management{Addr: addr, server: grpc.NewServer(options...), cache: cachev3.NewSnapshotCache(true, cachev3.IDHash{}, nil)}
+	m := &Management{Addr: addr, server: grpc.NewServer(options...), cache: cachev3.NewSnapshotCache(true,
+		cachev3.IDHash{}, nil)}
 	ads := serverv3.NewServer(context.Background(), m.cache, serverv3.CallbackFuncs{StreamRequestFunc: m.heard})
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(m.server, ads)
 	socket, err := net.Listen("tcp", addr)
@@ -60,7 +63,8 @@ func (m *Management) Set(t testing.TB, version string, configs ...*configv3.Rate
 	for _, c := range configs {
 		resources = append(resources, c)
 	}
-	snapshot, err := cachev3.NewSnapshot(version, map[resourcev3.Type][]types.Resource{resourcev3.RateLimitConfigType: resources})
+	snapshot, err := cachev3.NewSnapshot(version,
+		map[resourcev3.Type][]types.Resource{resourcev3.RateLimitConfigType: resources})
 	if err == nil {
 		err = m.cache.SetSnapshot(context.Background(), ManagementNode, snapshot)
 	}

@@ -53,14 +53,14 @@ next:
 	}
 }
 
-// Sum is the sum over all series of a name that have all of the labels, written as name="value"; 0 where there is none.
+// Sum is the sum over all series of a name that have all of the labels, written as name="value"; 0 without any.
 func (m Metrics) Sum(name string, labels ...string) int64 {
 	var total float64
 	m.each(name, labels, func(_ string, value float64) { total += value })
 	return int64(total)
 }
 
-// Most is the largest of all series of a name; 0 where there is none.
+// Most is the largest of all series of a name; 0 without any.
 func (m Metrics) Most(name string) float64 {
 	var most float64
 	m.each(name, nil, func(_ string, value float64) { most = max(most, value) })

@@ -25,9 +25,9 @@ type Postgres struct {
 	settings []string
 }
 
-// StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. Where the test runs as
-// root, which PostgreSQL refuses, it runs as the system's user without rights. With settings (name=value) it is meant to hold much, and its
-// folder is on the disk, else in memory where there is room.
+// StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. Where the test runs
+// as root, which PostgreSQL refuses, it runs as the system's user without rights. With settings (name=value) it is
+// meant to hold much, and its folder is on the disk, else in memory where there is room.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	bin := postgresPrograms(t)
@@ -42,7 +42,8 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p := &Postgres{bin: bin, dir: dir, data: dir + "/data", settings: settings}
 	giveAway(t, dir)
-	out, err := p.command("initdb", "--pgdata", p.data, "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
+	out, err := p.command("initdb", "--pgdata", p.data, "--username", "spillway", "--auth", "trust", "--no-sync",
+		"--encoding", "UTF8", "--locale", "C").CombinedOutput()
 	if err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -85,7 +86,9 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 func (p *Postgres) as(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	if os.Getuid() == 0 {
-		cmd = exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "KILL", path}, args...)...)
+		cmd = exec.Command("setpriv",
+			append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "KILL", path},
+				args...)...)
 	}
 	cmd.Dir = p.dir
 	return cmd
@@ -96,7 +99,8 @@ func (p *Postgres) Start(t testing.TB) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(p.addr)
 	args := []string{"-D", p.data, "-p", port, "-h", "127.0.0.1", "-k", p.dir}
-	for _, setting := range append([]string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=60"}, p.settings...) {
+	for _, setting := range append([]string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB",
+		"max_connections=60"}, p.settings...) {
 		args = append(args, "-c", setting)
 	}
 	p.cmd = Start(t, p.command("postgres", args...))

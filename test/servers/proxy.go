@@ -18,16 +18,19 @@ type Mode uint8
 // The modes. A reply is what one read from the server brings: one whole reply where the client waits for each before it
 // asks again.
 const (
-	Pass         Mode = iota // as it came
-	Latency                  // Delay ± Jitter later
-	BlackHole                // swallowed, and requests with it; a connection that fell in stays dead, a new one is dead at once
-	DropReplies              // the request arrives, the reply does not, nor what would follow it on that connection: no network loses the middle of a stream
-	ResetReplies             // the first half arrives, then a reset
-	HalfClose                // the end of the stream instead of the reply; requests still go through
-	OneByte                  // byte by byte
-	Slices                   // in parts of random lengths, Delay apart
-	HoldOrReset              // by the toss of a coin: Delay ± Jitter later, or as ResetReplies
-	Narrow                   // of all connections together, Bytes in each Delay
+	Pass    Mode = iota // as it came
+	Latency             // Delay ± Jitter later
+	// swallowed, and requests with it; a connection that fell in stays dead, a new one is dead at once
+	BlackHole
+	// the request arrives, the reply does not, nor what would follow it on that connection: no network loses the middle
+	// of a stream
+	DropReplies
+	ResetReplies // the first half arrives, then a reset
+	HalfClose    // the end of the stream instead of the reply; requests still go through
+	OneByte      // byte by byte
+	Slices       // in parts of random lengths, Delay apart
+	HoldOrReset  // by the toss of a coin: Delay ± Jitter later, or as ResetReplies
+	Narrow       // of all connections together, Bytes in each Delay
 )
 
 // Fault is a mode with its numbers. The zero value passes everything.
@@ -73,7 +76,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}, narrow: make(chan time.Time, 1)}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}),
+		conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}, narrow: make(chan time.Time, 1)}
 	p.narrow <- time.Time{}
 	p.Set(Fault{})
 	p.running.Go(p.serve)
@@ -97,7 +101,7 @@ func (p *Proxy) Dead() int64 {
 	return int64(len(p.dead))
 }
 
-// Deaths tells of all dead connections so far, those that are open still included.
+// Deaths returns all dead connections so far, those that are open still included.
 func (p *Proxy) Deaths() Deaths {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +220,7 @@ func (p *Proxy) carry(c net.Conn) {
 	back.Wait()
 }
 
-// swallows says whether the connection is in a black hole, into which it may have fallen just now.
+// swallows reports whether the connection is in a black hole, into which it may have fallen just now.
 func (l *line) swallows() bool {
 	if l.fell.Load() {
 		return true
@@ -241,14 +245,15 @@ func (l *line) requests() {
 			continue
 		}
 		if _, err := l.server.Write(buf[:n]); err != nil {
-			// The server is gone: what the client has still to say is dropped, but its side ends by itself.
+			// The server is gone: what the client still sends is dropped, but its side ends by itself.
 			io.Copy(io.Discard, l.client)
 			return
 		}
 	}
 }
 
-// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not hear of that.
+// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not notice
+// it.
 func (l *line) replies() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -268,14 +273,14 @@ func (l *line) replies() {
 	}
 }
 
-// reply does to one reply what the fault says, and reports whether the connection lives on.
+// reply applies the fault to one reply, and reports whether the connection stays open.
 func (l *line) reply(b []byte) bool {
 	if l.deaf.Load() {
 		return true
 	}
 	f := l.fault.Load()
 	if f.Mode == Pass || f.Share > 0 && rand.Float64() >= f.Share {
-		return l.write(b)
+		return l.send(b)
 	}
 	l.met.Add(1)
 	switch f.Mode {
@@ -283,7 +288,7 @@ func (l *line) reply(b []byte) bool {
 		l.deaf.Store(true)
 		return true
 	case Latency:
-		return l.pause(f.length()) && l.write(b)
+		return l.pause(f.length()) && l.send(b)
 	case OneByte:
 		return l.slice(b, func(int) int { return 1 }, 0)
 	case Slices:
@@ -297,15 +302,15 @@ func (l *line) reply(b []byte) bool {
 		return true
 	case HoldOrReset:
 		if rand.IntN(2) == 0 {
-			return l.pause(f.length()) && l.write(b)
+			return l.pause(f.length()) && l.send(b)
 		}
 	}
-	l.write(b[:len(b)/2])
+	l.send(b[:len(b)/2])
 	reset(l.client)
 	return false
 }
 
-func (l *line) write(b []byte) bool {
+func (l *line) send(b []byte) bool {
 	_, err := l.client.Write(b)
 	return err == nil
 }
@@ -314,7 +319,7 @@ func (l *line) write(b []byte) bool {
 func (l *line) slice(b []byte, next func(left int) int, apart time.Duration) bool {
 	for len(b) > 0 {
 		n := min(next(len(b)), len(b))
-		if !l.write(b[:n]) {
+		if !l.send(b[:n]) {
 			return false
 		}
 		b = b[n:]
@@ -327,8 +332,9 @@ func (l *line) slice(b []byte, next func(left int) int, apart time.Duration) boo
 	return true
 }
 
-// squeeze writes b in parts of at most Bytes, each when those of all lines before it have passed. A part that comes late does not delay
-// the next, so that the rate is right on a busy machine as well; what is made up for is at most slack.
+// squeeze writes b in parts of at most Bytes, each when those of all lines before it have passed. A part that comes
+// late does not delay the next, so that the rate is right on a busy machine as well; what is made up for is at most
+// slack.
 func (l *line) squeeze(b []byte, f *Fault) bool {
 	const slack = 10 * time.Millisecond
 	for part := range slices.Chunk(b, f.Bytes) {
@@ -339,7 +345,7 @@ func (l *line) squeeze(b []byte, f *Fault) bool {
 		due = due.Add(f.Delay * time.Duration(len(part)) / time.Duration(f.Bytes))
 		alive := l.pause(time.Until(due))
 		l.narrow <- due
-		if !alive || !l.write(part) {
+		if !alive || !l.send(part) {
 			return false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// echo answers what it hears, and counts the bytes.
+// echo sends back what it receives, and counts the bytes.
 type echo struct {
 	addr  string
 	heard atomic.Int64
@@ -76,8 +76,8 @@ func call(t *testing.T, addr string) caller {
 	return caller{t, c}
 }
 
-// say sends a text and returns what of its echo arrives within the time, with the error that ended it.
-func (c caller) say(text string, within time.Duration) (string, error) {
+// echo sends a text and returns what of its echo arrives within the time, with the error that ended it.
+func (c caller) echo(text string, within time.Duration) (string, error) {
 	c.t.Helper()
 	if _, err := c.Write([]byte(text)); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (c caller) say(text string, within time.Duration) (string, error) {
 // wantEcho fails the test unless the whole text comes back.
 func (c caller) wantEcho(text string) {
 	c.t.Helper()
-	got, err := c.say(text, 10*time.Second)
+	got, err := c.echo(text, 10*time.Second)
 	if err != nil || got != text {
 		c.t.Fatalf("echo of %d bytes: %d bytes, equal %v, error %v", len(text), len(got), got == text, err)
 	}
@@ -142,7 +142,7 @@ func TestProxyIsNarrowForAllConnectionsTogether(t *testing.T) {
 	start := time.Now()
 	var both sync.WaitGroup
 	for _, c := range []caller{first, second} {
-		both.Go(func() { c.say(strings.Repeat("x", 50), 10*time.Second) })
+		both.Go(func() { c.echo(strings.Repeat("x", 50), 10*time.Second) })
 	}
 	both.Wait()
 	// At most 10 ms are made up for.
@@ -173,18 +173,19 @@ func TestProxyDropsReplies(t *testing.T) {
 	p := StartProxy(t, e.addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: DropReplies})
-	got, err := c.say("lost", soon)
+	got, err := c.echo("lost", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q and %v, want nothing in time", got, err)
 	}
 	Await(t, "a reply that is dropped", func() error {
 		if e.heard.Load() != 4 || p.Met() != 1 {
-			return fmt.Errorf("the server heard %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(), p.Met())
+			return fmt.Errorf("the server received %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(),
+				p.Met())
 		}
 		return nil
 	})
 	p.Set(Fault{})
-	got, err = c.say("lost as well", soon)
+	got, err = c.echo("lost as well", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("after a reply that was dropped came %q and %v, want nothing: the stream would have a gap", got, err)
 	}
@@ -195,7 +196,7 @@ func TestProxyResetsInTheMiddleOfAReply(t *testing.T) {
 	p := StartProxy(t, startEcho(t).addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: ResetReplies})
-	got, err := c.say("12345678", 10*time.Second)
+	got, err := c.echo("12345678", 10*time.Second)
 	if got != "1234" || !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("got %q and %v, want half and a reset", got, err)
 	}
@@ -207,14 +208,14 @@ func TestProxyClosesTheWayBackOnly(t *testing.T) {
 	p := StartProxy(t, e.addr)
 	c := call(t, p.Addr)
 	p.Set(Fault{Mode: HalfClose})
-	got, err := c.say("one", 10*time.Second)
+	got, err := c.echo("one", 10*time.Second)
 	if got != "" || !errors.Is(err, io.EOF) {
 		t.Fatalf("got %q and %v, want the end of the stream", got, err)
 	}
 	c.Write([]byte("two"))
 	Await(t, "the second request", func() error {
 		if e.heard.Load() != 6 {
-			return fmt.Errorf("the server heard %d bytes, want 6", e.heard.Load())
+			return fmt.Errorf("the server received %d bytes, want 6", e.heard.Load())
 		}
 		return nil
 	})
@@ -258,7 +259,8 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 	wantSilence(t, fresh)
 	idle.wantEcho("after")
 	if p.Dead() != 2 || p.Open() != 3 || e.heard.Load() != 17 {
-		t.Fatalf("%d dead of %d open, the server heard %d bytes, want 2 of 3 and 17", p.Dead(), p.Open(), e.heard.Load())
+		t.Fatalf("%d dead of %d open, the server received %d bytes, want 2 of 3 and 17", p.Dead(), p.Open(),
+			e.heard.Load())
 	}
 	old.Close()
 	fresh.Close()
@@ -271,7 +273,7 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 
 func wantSilence(t *testing.T, c caller) {
 	t.Helper()
-	got, err := c.say("hello?", soon)
+	got, err := c.echo("hello?", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q and %v, want silence", got, err)
 	}
@@ -284,7 +286,7 @@ func TestProxyHoldsOrResetsAShare(t *testing.T) {
 	var quick, held, reset int
 	for range 200 {
 		start := time.Now()
-		_, err := c.say("12345678", 10*time.Second)
+		_, err := c.echo("12345678", 10*time.Second)
 		switch {
 		case err != nil:
 			reset++
@@ -297,7 +299,8 @@ func TestProxyHoldsOrResetsAShare(t *testing.T) {
 	}
 	// Where no processor is idle, echoes that the proxy did not hold take long as well.
 	if quick == 0 || held < 20 || reset < 20 || p.Met() < 60 || p.Met() > 140 {
-		t.Fatalf("of 200: %d quick, %d held, %d reset, %d met the fault; want about 100, 50, 50, 100", quick, held, reset, p.Met())
+		t.Fatalf("of 200: %d quick, %d held, %d reset, %d met the fault; want about 100, 50, 50, 100", quick, held,
+			reset, p.Met())
 	}
 }
 
@@ -306,7 +309,7 @@ func TestProxySevers(t *testing.T) {
 	c := call(t, p.Addr)
 	c.wantEcho("here")
 	p.Sever()
-	if got, err := c.say("gone", 10*time.Second); err == nil {
+	if got, err := c.echo("gone", 10*time.Second); err == nil {
 		t.Fatalf("got %q after all connections were reset", got)
 	}
 	awaitOpen(t, p, 0)
@@ -320,7 +323,7 @@ func TestProxyOfADeadServerResets(t *testing.T) {
 		return // the reset came first
 	}
 	defer c.Close()
-	if got, err := (caller{t, c}).say("anyone?", 10*time.Second); err == nil {
+	if got, err := (caller{t, c}).echo("anyone?", 10*time.Second); err == nil {
 		t.Fatalf("got %q from a server that is not there", got)
 	}
 }

@@ -26,7 +26,7 @@ type Redis struct {
 	begin    []string // a command that it gets after each start; empty: none
 }
 
-// redisVar names the program that stands for redis-server, such as another version or Valkey. make test-stores sets it.
+// redisVar names the program to run as redis-server, such as another version or Valkey. make test-stores sets it.
 const redisVar = "SPILLWAY_TEST_REDIS"
 
 // redisBin is the program of the servers of Redis.
@@ -67,8 +67,8 @@ func startRedis(t testing.TB, free func(testing.TB) string, r *Redis) *Redis {
 	return nil
 }
 
-// memory is a folder whose files are in memory, or "" where there is none with room for them. A server that waits for a busy disk, be it
-// for a line about a slot that moves, answers no client meanwhile.
+// memory is a folder whose files are in memory, or "" if none has room for them. A server that waits for a busy disk,
+// be it for a line about a slot that moves, answers no client meanwhile.
 func memory() string {
 	const folder, room = "/dev/shm", 1 << 30
 	var fs syscall.Statfs_t
@@ -79,8 +79,8 @@ func memory() string {
 	return folder
 }
 
-// portTries is how often a server is started on another port: between finding a free one and listening on it, another program
-// else may have taken it.
+// portTries is how often a server is started on another port: between finding a free one and listening on it, another
+// program else may have taken it.
 const portTries = 10
 
 // Start starts the server again after Kill, empty, at the same address.
@@ -97,7 +97,8 @@ func (r *Redis) Start(t testing.TB) {
 func (r *Redis) start(t testing.TB) error {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(r.Addr)
-	args := []string{"--bind", "127.0.0.1", "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir", r.dir}
+	args := []string{"--bind", "127.0.0.1", "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir",
+		r.dir}
 	r.cmd = Child(t, r.bin, slices.Concat(r.first, args, r.listen(port), r.settings)...)
 	var ended error
 	Await(t, "redis-server on "+r.Addr, func() error {
@@ -150,7 +151,7 @@ func (r *Redis) Pid() int { return r.cmd.Process.Pid }
 // Signal sends a signal to the server: SIGSTOP and SIGCONT hang and wake it, SIGKILL ends it.
 func (r *Redis) Signal(s syscall.Signal) error { return r.cmd.Process.Signal(s) }
 
-// lives tells whether the process is there, be it hanging.
+// lives reports whether the process is there, be it hanging.
 func (r *Redis) lives() bool {
 	select {
 	case <-r.cmd.ended:

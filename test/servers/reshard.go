@@ -48,7 +48,7 @@ func (m *move) slot(slot string) error {
 		func() error { return m.set(m.target, slot, "IMPORTING", m.from) },
 		func() error { return m.set(m.source, slot, "MIGRATING", m.toID) },
 		func() error { return m.keys(slot) },
-		// The new owner first: were it the old one, the slot would have no owner for a moment.
+		// The new owner first: were it the old one, the slot would be without an owner for a moment.
 		func() error { return m.set(m.target, slot, "NODE", m.toID) },
 		func() error { return m.set(m.source, slot, "NODE", m.toID) },
 	}
@@ -62,7 +62,7 @@ func (m *move) slot(slot string) error {
 }
 
 func (m *move) set(end *link, slot, state, id string) error {
-	_, err := end.ask("CLUSTER", "SETSLOT", slot, state, id)
+	_, err := end.do("CLUSTER", "SETSLOT", slot, state, id)
 	return err
 }
 
@@ -75,7 +75,7 @@ func (m *move) keys(slot string) error {
 	}
 	command = append(command, "KEYS")
 	for {
-		reply, err := m.source.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")
+		reply, err := m.source.do("CLUSTER", "GETKEYSINSLOT", slot, "100")
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (m *move) keys(slot string) error {
 		for _, key := range keys {
 			batch = append(batch, fmt.Sprint(key))
 		}
-		_, err = m.source.ask(batch...)
+		_, err = m.source.do(batch...)
 		if err != nil {
 			return err
 		}

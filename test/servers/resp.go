@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Do asks the server one thing, as its operator, and returns the reply: string, int64, []any, or nil. An error reply fails
-// the test.
+// Do asks the server one thing, as its operator, and returns the reply: string, int64, []any, or nil. An error reply
+// fails the test.
 func (r *Redis) Do(t testing.TB, command ...string) any {
 	t.Helper()
 	reply, err := r.askWithin(longEnough, command...)
@@ -24,9 +24,9 @@ func (r *Redis) Do(t testing.TB, command ...string) any {
 	return reply
 }
 
-// ask is Do with an error, for those that try again or ask another server. It gives up after a second, as a server that hangs does not
-// answer.
-func (r *Redis) ask(command ...string) (any, error) { return r.askWithin(time.Second, command...) }
+// tryDo is Do with an error, for those that try again or ask another server. It gives up after a second, as a server
+// that hangs does not answer.
+func (r *Redis) tryDo(command ...string) (any, error) { return r.askWithin(time.Second, command...) }
 
 func (r *Redis) askWithin(life time.Duration, command ...string) (any, error) {
 	l, err := r.dial(life)
@@ -34,12 +34,12 @@ func (r *Redis) askWithin(life time.Duration, command ...string) (any, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return l.ask(command...)
+	return l.do(command...)
 }
 
 // text is ask for a reply that is a string.
 func (r *Redis) text(command ...string) (string, error) {
-	reply, err := r.ask(command...)
+	reply, err := r.tryDo(command...)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (r *Redis) dial(life time.Duration) (*link, error) {
 	if r.password() == "" {
 		return l, nil
 	}
-	_, err = l.ask("AUTH", r.password())
+	_, err = l.do("AUTH", r.password())
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -84,7 +84,7 @@ func (r *Redis) dial(life time.Duration) (*link, error) {
 	return l, nil
 }
 
-func (l *link) ask(command ...string) (any, error) {
+func (l *link) do(command ...string) (any, error) {
 	request := fmt.Appendf(nil, "*%d\r\n", len(command))
 	for _, word := range command {
 		request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(word), word)

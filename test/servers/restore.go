@@ -20,8 +20,8 @@ func (p *Postgres) Folder(t testing.TB, name string) string {
 	return dir
 }
 
-// Script is a script of the repository that runs as the user whom the server runs as, with the server's programs and address in its
-// environment. It runs from a copy, because that user may not see the repository.
+// Script is a script of the repository that runs as the user whom the server runs as, with the server's programs and
+// address in its environment. It runs from a copy, because that user may not see the repository.
 func (p *Postgres) Script(t testing.TB, path string, args ...string) *exec.Cmd {
 	t.Helper()
 	file := filepath.Join(p.dir, filepath.Base(path))
@@ -34,7 +34,8 @@ func (p *Postgres) Script(t testing.TB, path string, args ...string) *exec.Cmd {
 	}
 	_, port, _ := net.SplitHostPort(p.addr)
 	cmd := p.as(file, args...)
-	cmd.Env = []string{"PATH=" + p.bin + ":" + os.Getenv("PATH"), "PGHOST=" + p.dir, "PGPORT=" + port, "PGUSER=spillway"}
+	cmd.Env = []string{"PATH=" + p.bin + ":" + os.Getenv("PATH"), "PGHOST=" + p.dir, "PGPORT=" + port,
+		"PGUSER=spillway"}
 	return cmd
 }
 

@@ -19,8 +19,8 @@ type Sentinels struct {
 }
 
 // StartSentinels starts the six processes, stops them when the test ends, and waits until every sentinel knows every
-// replica and every other sentinel. Settings are those of the servers; with --requirepass the replicas and the sentinels
-// are told the password, and with TLS the sentinels speak it, too.
+// replica and every other sentinel. Settings are those of the servers; with --requirepass the replicas and the
+// sentinels get the password, and with TLS the sentinels speak it, too.
 func StartSentinels(t testing.TB, settings ...string) *Sentinels {
 	t.Helper()
 	return StartGuardedSentinels(t, "", settings...)
@@ -57,7 +57,7 @@ func replicating(settings []string) []string {
 	return slices.Clip(all)
 }
 
-// linked tells whether those of the servers that are replicas have what their masters have.
+// linked reports whether those of the servers that are replicas have what their masters have.
 func linked(servers []*Redis) error {
 	for _, r := range servers {
 		info, err := r.text("INFO", "replication")
@@ -65,7 +65,7 @@ func linked(servers []*Redis) error {
 			return err
 		}
 		if strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
-			return fmt.Errorf("%s has no link to its master", r.Addr)
+			return fmt.Errorf("%s lacks a link to its master", r.Addr)
 		}
 	}
 	return nil
@@ -98,18 +98,18 @@ func (s *Sentinels) startSentinel(t testing.TB, password string) *Redis {
 	return startRedis(t, FreeAddr, &Redis{first: []string{file, "--sentinel"}, settings: settings, begin: calm})
 }
 
-// acquainted tells whether every sentinel knows all replicas and all other sentinels.
+// acquainted reports whether every sentinel knows all replicas and all other sentinels.
 func (s *Sentinels) acquainted() error {
 	for _, w := range s.Watch {
-		reply, err := w.ask("SENTINEL", "MASTER", s.Master)
+		reply, err := w.tryDo("SENTINEL", "MASTER", s.Master)
 		if err != nil {
 			return err
 		}
-		told := fields(reply)
+		state := fields(reply)
 		want := map[string]string{"flags": "master", "num-slaves": "2", "num-other-sentinels": "2"}
 		for name, value := range want {
-			if told[name] != value {
-				return fmt.Errorf("the sentinel on %s tells %s %q, want %q", w.Addr, name, told[name], value)
+			if state[name] != value {
+				return fmt.Errorf("the sentinel on %s reports %s %q, want %q", w.Addr, name, state[name], value)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func addrs(servers []*Redis) []string {
 	return all
 }
 
-// MasterAddr is the master's address as the first sentinel that answers tells it.
+// MasterAddr is the master's address by the first sentinel that answers.
 func (s *Sentinels) MasterAddr(t testing.TB) string {
 	t.Helper()
 	var addr string
@@ -153,9 +153,9 @@ func (s *Sentinels) MasterAddr(t testing.TB) string {
 	return addr
 }
 
-// masterOf is the master's address as one sentinel tells it.
+// masterOf is the master's address by one sentinel.
 func (s *Sentinels) masterOf(w *Redis) (string, error) {
-	reply, err := w.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
+	reply, err := w.tryDo("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
 	if err != nil {
 		return "", err
 	}
@@ -204,8 +204,8 @@ func (s *Sentinels) AwaitFailover(t testing.TB, old *Redis) *Redis {
 	return s.Current(t)
 }
 
-// AwaitReplica waits until the sentinels have made a replica of a former master that lives. Left alone they take ten to twenty
-// seconds, so it makes them look and talk more often until then.
+// AwaitReplica waits until the sentinels have made a replica of a former master that lives. Left alone they take ten to
+// twenty seconds, so it makes them look and talk more often until then.
 func (s *Sentinels) AwaitReplica(t testing.TB, old *Redis) {
 	t.Helper()
 	s.pace(t, "500", "250")
@@ -213,13 +213,13 @@ func (s *Sentinels) AwaitReplica(t testing.TB, old *Redis) {
 	Await(t, old.Addr+" to be a replica", func() error {
 		info, err := old.text("INFO", "replication")
 		if err == nil && !strings.Contains(info, "master_link_status:up") {
-			err = fmt.Errorf("it tells\n%s", info)
+			err = fmt.Errorf("it reports\n%s", info)
 		}
 		return err
 	})
 }
 
-// pace sets how often living sentinels ask servers for their roles and tell each other what they know, in milliseconds.
+// pace sets how often living sentinels ask servers for their roles and send each other what they know, in milliseconds.
 func (s *Sentinels) pace(t testing.TB, ask, tell string) {
 	t.Helper()
 	for _, w := range s.Watch {

@@ -112,7 +112,8 @@ func (p *Process) End(t testing.TB) {
 	p.Exit(t)
 }
 
-// longEnough is how long a test waits for what has to happen. Only what hangs takes longer, also on a machine that is starved.
+// longEnough is how long a test waits for what has to happen. Only what hangs takes longer, also on a machine that is
+// starved.
 const longEnough = time.Minute
 
 // Exit waits for the end, and returns the exit code, -1 after a signal.
@@ -127,9 +128,9 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// FreeAddr returns a loopback address that nothing listens on. Its port is none of those that Linux gives to outgoing
-// connections: one of them could take it while its server is down. The test holds the UDP port of the same number until it
-// ends, so no other call, in this process or another, returns the address meanwhile.
+// FreeAddr returns a loopback address that nothing listens on. Its port is not one of those that Linux gives to
+// outgoing connections: one of them could take it while its server is down. The test holds the UDP port of the same
+// number until it ends, so no other call, in this process or another, returns the address meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -169,7 +170,8 @@ func Await(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Inside waits until the current window of that length has some time left, so that a case does not fall into two windows.
+// Inside waits until the current window of that length has some time left, so that a case does not fall into two
+// windows.
 func Inside(t testing.TB, window, rest time.Duration) {
 	t.Helper()
 	Await(t, "a window with time left", func() error {

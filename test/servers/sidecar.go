@@ -37,10 +37,12 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// binVar names the folder with the programs sidecar and spillway that the packages of a run share. make test builds them.
+// binVar names the folder with the programs sidecar and spillway that the packages of a run share. make test builds
+// them.
 const binVar = "SPILLWAY_TEST_BIN"
 
-// shared returns the path of a program that was built for all packages, or "": with the race detector each builds its own.
+// shared returns the path of a program that was built for all packages, or "": with the race detector each builds its
+// own.
 func shared(name string) string {
 	if dir := os.Getenv(binVar); dir != "" && !Race {
 		return filepath.Join(dir, name)
@@ -48,8 +50,8 @@ func shared(name string) string {
 	return ""
 }
 
-// SidecarBin returns the path of the sidecar: the one that all packages share, else cmd/sidecar, built once per test process.
-// A test binary with the race detector builds a sidecar with it, too.
+// SidecarBin returns the path of the sidecar: the one that all packages share, else cmd/sidecar, built once per test
+// process. A test binary with the race detector builds a sidecar with it, too.
 func SidecarBin(t testing.TB) string {
 	t.Helper()
 	if bin := shared("sidecar"); bin != "" {
@@ -75,8 +77,8 @@ func SidecarBin(t testing.TB) string {
 	return filepath.Join(built.dir, "sidecar")
 }
 
-// StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until it is
-// ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in text.
+// StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until
+// it is ready. It picks its ports itself and logs them, so the log has to stay at level info and in text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
 	return awaitSidecar(t, LaunchSidecar(t, env...))
@@ -101,8 +103,8 @@ func awaitSidecar(t testing.TB, s *Sidecar) *Sidecar {
 	return s
 }
 
-// StartMuteSidecar is StartSidecar on a full disk: each write to its output fails.
-func StartMuteSidecar(t testing.TB, env ...string) *Sidecar {
+// StartUnreadSidecar is StartSidecar on a full disk: each write to its output fails.
+func StartUnreadSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -134,18 +136,19 @@ func LaunchSidecar(t testing.TB, env ...string) *Sidecar {
 
 func launch(t testing.TB, cmd *exec.Cmd, env []string) *Sidecar {
 	t.Helper()
-	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1",
+		"TMPDIR=" + os.TempDir()}, env...)
 	return &Sidecar{Process: Start(t, cmd)}
 }
 
 // Ready finds the addresses in the log and asks /readyz. The error is nil once the answer is good.
 func (s *Sidecar) Ready() error {
 	if s.HTTP == "" {
-		told := listening.FindStringSubmatch(s.Output())
-		if told == nil {
-			return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+		text := listening.FindStringSubmatch(s.Output())
+		if text == nil {
+			return fmt.Errorf("it does not log where it listens:\n%s", s.Output())
 		}
-		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
+		s.GRPC, s.HTTP, s.Debug = text[1], text[2], text[3]
 	}
 	return ready(s.HTTP)
 }

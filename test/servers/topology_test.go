@@ -67,7 +67,7 @@ func TestSentinelsDeposeALivingMasterBehindPasswords(t *testing.T) {
 	s := StartGuardedSentinels(t, "who goes there", "--requirepass", "sesame")
 	for _, r := range slices.Concat(s.Servers, s.Watch) {
 		stranger := &Redis{Socket: r.Socket}
-		_, err := stranger.ask("INFO")
+		_, err := stranger.tryDo("INFO")
 		if err == nil || !strings.Contains(err.Error(), "NOAUTH") {
 			t.Fatalf("%s lets strangers in: %v", r.Addr, err)
 		}
@@ -182,7 +182,7 @@ func (l *counters) stop(t *testing.T) {
 	}
 }
 
-// wantReply fails the test unless the server answers a command as told.
+// wantReply fails the test unless the server answers a command with that reply.
 func wantReply(t *testing.T, r *Redis, want any, command ...string) {
 	t.Helper()
 	got := r.Do(t, command...)

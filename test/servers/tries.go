@@ -11,8 +11,8 @@ import (
 
 const mostTries = 5
 
-// Tries runs a test with bounds on real time, at most five times: it passes when one try meets all of them. Wrong fails the
-// test in any try. make test has no such test: it is for files with the build tag full.
+// Tries runs a test with bounds on real time, at most five times: it passes when one try meets all of them. Wrong fails
+// the test in any try. make test runs no such test: it is for files with the build tag full.
 func Tries(t *testing.T, run func(t testing.TB)) {
 	t.Helper()
 	for n := 1; ; n++ {

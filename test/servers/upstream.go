@@ -14,8 +14,8 @@ type Upstream struct {
 	hits atomic.Int64
 }
 
-// StartUpstream starts an application and stops it when the test ends. It answers with the request's path, with the target
-// as it came in x-seen-target, and with what the request's x-echo-* headers ask for as headers of the response
+// StartUpstream starts an application and stops it when the test ends. It answers with the request's path, with the
+// target as it came in x-seen-target, and with what the request's x-echo-* headers ask for as headers of the response
 // (x-echo-tokens: 5 becomes tokens: 5). gRPC callers get an empty answer with grpc-status 0.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()

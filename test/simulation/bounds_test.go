@@ -4,17 +4,18 @@ import "time"
 
 // bounds are what the product promises, in one place: another product is judged by other numbers.
 type bounds struct {
-	patience    time.Duration // an answer waits for Redis no longer
-	repaired    time.Duration // after the last fault, Redis decides again within it
-	lease       time.Duration // tokens can be spent so long after Redis was asked for them
-	goroutines  int           // of a sidecar: so many more may run when all is calm
-	memory      uint64        // of a sidecar
-	leaseTail   time.Duration // tokens that were lent before an event can be spent so long after it
-	denial      time.Duration // a denial outlives its reason by this at most
-	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
-	givenBack   time.Duration // what a refused request took is given back within it, or a fault keeps it from that
-	arrives     time.Duration // what was sent may arrive so long after its caller has left
-	clockLate   time.Duration // what a sidecar knows of the servers' clock is late by the way of a reply and this at most
+	patience   time.Duration // an answer waits for Redis no longer
+	repaired   time.Duration // after the last fault, Redis decides again within it
+	lease      time.Duration // tokens can be spent so long after Redis was asked for them
+	goroutines int           // of a sidecar: so many more may run when all is calm
+	memory     uint64        // of a sidecar
+	leaseTail  time.Duration // tokens that were lent before an event can be spent so long after it
+	denial     time.Duration // a denial outlives its reason by this at most
+	lateRefund time.Duration // a refund may be on its way so long when its caller has left
+	givenBack  time.Duration // what a refused request took is given back within it, or a fault keeps it from that
+	arrives    time.Duration // what was sent may arrive so long after its caller has left
+	// what a sidecar knows of the servers' clock is late by the way of a reply and this at most
+	clockLate   time.Duration
 	stepBack    time.Duration // a smaller step back of that clock is not believed
 	clockCaught time.Duration // a server's clock that was set back has caught up
 	conns       int           // a sidecar has at most so many connections to one server: for batches, and cold ones

@@ -68,7 +68,7 @@ func (d *database) changeList(name string, a, list []string) (reply, bool) {
 	return nil, false
 }
 
-// keepList keeps some of a list. An empty one is no key.
+// keepList keeps some of a list. An empty one is removed.
 func (d *database) keepList(key string, list []string) {
 	if len(list) == 0 {
 		delete(d.values, key)

@@ -72,11 +72,23 @@ func (c *call) patience() time.Duration {
 // short reports whether a call's deadline is not much longer than the way to Redis and back, behind another call. Where
 // so many come that they wait for several calls, it is that much shorter.
 func (w *world) short(c *call) bool {
-	ways := 4 * w.s.latency
-	if c.degraded == "overload" {
-		ways = 8 * w.s.latency
+	within := func(ways int) bool {
+		return c.deadline > 0 && c.deadline*8/10 <= time.Duration(ways)*w.s.latency+time.Millisecond
 	}
-	return c.deadline > 0 && c.deadline*8/10 <= ways+time.Millisecond
+	return within(4) || within(8) && (c.degraded == "overload" || w.ahead(c) > carried)
+}
+
+// carried is how many calls a sidecar has on their way to a server at most.
+const carried = 2 * 64
+
+// ahead is how many calls a sidecar has not answered when a call begins.
+func (w *world) ahead(c *call) (n int) {
+	for _, o := range w.calls {
+		if o.sidecar == c.sidecar && o.began <= c.began && o.ended > c.began {
+			n++
+		}
+	}
+	return n
 }
 
 // judgeTime: every answer leaves in time.
@@ -141,7 +153,8 @@ func (w *world) judgeUse(calls []*call) {
 	}
 	for from := w.window(d, 0); from < w.s.lasts; from += d.window {
 		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-promised.repaired, from+d.window)
-		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) || w.skewAt(from)%d.window != 0
+		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) ||
+			w.skewAt(from)%d.window != 0
 		for _, c := range calls {
 			if c.ended < from || c.began >= from+d.window {
 				continue

@@ -24,7 +24,8 @@ func (w *world) judgePenalty(calls []*call) {
 		case !c.over && c.ended < ends-time.Second:
 			w.violation(c, "admitted, though a cool-down lasts until %v", ends)
 		case c.over && c.retry > usual && c.began >= ends && d.refusals(calls[:i], c.began) < d.threshold-1:
-			w.violation(c, "a cool-down begins after %d refusals, not %d", d.refusals(calls[:i], c.began)+1, d.threshold)
+			w.violation(c, "a cool-down begins after %d refusals, not %d", d.refusals(calls[:i], c.began)+1,
+				d.threshold)
 		case c.over && c.retry > int64(d.coolDown/time.Second):
 			w.violation(c, "a cool-down lasts longer than %v", d.coolDown)
 		}
@@ -39,8 +40,8 @@ func (w *world) judgePenalty(calls []*call) {
 	}
 }
 
-// judgeThreshold: without faults, a cool-down begins with the refusal that reaches the threshold. c is the last of those
-// at the instants.
+// judgeThreshold: without faults, a cool-down begins with the refusal that reaches the threshold. c is the last of
+// those at the instants.
 func (w *world) judgeThreshold(c *call, refused []time.Duration) {
 	n := 0
 	for _, at := range refused {

@@ -16,7 +16,7 @@ type server struct {
 	turn    chan struct{} // held by who runs commands; a channel, because time passes meanwhile
 	db      *database
 	scripts *scripts
-	role    role                         // among other servers; nil: it stands alone
+	role    role                         // among other servers; nil: a single server
 	onLost  func(where string)           // replies were lost with their connection
 	asked   func(c *conn, keys [][]byte) // a script runs; nil: nothing is called
 	// publishes gives a message to the subscribers of all servers.
@@ -91,7 +91,7 @@ func (s *server) setReadOnly(on bool) {
 	s.readOnly = on
 }
 
-// mayWrite reports whether the server is no replica.
+// mayWrite reports whether the server is a master.
 func (s *server) mayWrite() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -132,7 +132,7 @@ func simulateApart(t *testing.T, seed uint64) totals {
 	return done
 }
 
-// tail is the end of what a process wrote, and its first lines: what a panic says, and what a test reports.
+// tail is the end of what a process wrote, and its first lines: the text of a panic, and what a test reports.
 func tail(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	const head, rest = 30, 10

@@ -9,7 +9,7 @@ import (
 // role is what a server is beside others.
 type role interface {
 	// answer runs a command of the topology, and refuses one that another server has to run. It reports false where the
-	// server has to run it as one that stands alone.
+	// server has to run it as a single server.
 	answer(s *server, c *conn, name string, a [][]byte) (reply, bool)
 }
 
@@ -64,7 +64,7 @@ func (w *world) environ() []string {
 	return []string{"REDIS_TYPE=" + w.s.kind, "REDIS_URL=" + strings.Join(addresses, ",")}
 }
 
-// publish gives a message to the subscribers of all servers: those tell each other.
+// publish gives a message to the subscribers of all servers: those forward it to each other.
 func (w *world) publish(channel, text string) (n int64) {
 	for _, s := range w.servers {
 		n += s.hand(channel, text)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // world is one simulation: sidecars, their Redis, what goes wrong, and who calls.
@@ -36,7 +36,11 @@ type world struct {
 	ledger    *ledger
 
 	crews atomic.Int64 // goroutines of the simulation itself
+	changing
+}
 
+// changing is what goroutines change.
+type changing struct {
 	mu         sync.Mutex         // guards all below
 	fleet      []*sidecar.Sidecar // nil: it was killed
 	killed     []int              // faults that keep each sidecar dead

@@ -21,7 +21,8 @@ func TestStoreCounts(t *testing.T) {
 				if n == 5 {
 					want, left = "OVER_LIMIT", 0
 				}
-				if got.Code != want || len(got.Statuses) != 1 || got.Statuses[0].Remaining != left || got.Metadata.Degraded != "" {
+				if got.Code != want || len(got.Statuses) != 1 || got.Statuses[0].Remaining != left ||
+					got.Metadata.Degraded != "" {
 					t.Fatalf("request %d is answered %+v, want %s with %d left, by Redis", n+1, got, want, left)
 				}
 			}
@@ -36,8 +37,8 @@ func TestStoreIsKnown(t *testing.T) {
 	awaitReady(t, s, "ok\n")
 }
 
-// TestStoreThatForbidsACommandOfTheScript: versions word this differently. It is the operator's error: a reason of its own in the
-// answer, the metrics and /readyz, and the breaker stays closed.
+// TestStoreThatForbidsACommandOfTheScript: versions word this differently. It is the operator's error: a reason of its
+// own in the answer, the metrics and /readyz, and the breaker stays closed.
 func TestStoreThatForbidsACommandOfTheScript(t *testing.T) {
 	redis, s := start(t)
 	ask(t, s, "rules", "user", "alice", "kind", "open")

@@ -15,20 +15,25 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
-// files are a tree, which one script decides, and rules of each algorithm, which others do. A limit is asked for by a key.
+// files are a tree, which one script decides, and rules of each algorithm, which others do. A limit is asked for by a
+// key.
 var files = map[string]string{
 	"tree": "domain: tree\ndescriptors:\n  - { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }\n",
 	"rules": `domain: rules
 rules:
   - { name: token_bucket, scope: user, match: { entries: { kind: token_bucket } }, limit: { count: 5, per: 1h } }
-  - { name: sliding_window, scope: user, match: { entries: { kind: sliding_window } }, limit: { count: 5, per: 1h, algorithm: sliding_window } }
-  - { name: fixed_window, scope: user, match: { entries: { kind: fixed_window } }, limit: { count: 5, per: 1h, algorithm: fixed_window } }
-  - { name: sliding_log, scope: user, match: { entries: { kind: sliding_log } }, limit: { count: 5, per: 1h, algorithm: sliding_log } }
+  - { name: sliding_window, scope: user, match: { entries: { kind: sliding_window } }, limit: { count: 5, per: 1h,
+      algorithm: sliding_window } }
+  - { name: fixed_window, scope: user, match: { entries: { kind: fixed_window } }, limit: { count: 5, per: 1h,
+      algorithm: fixed_window } }
+  - { name: sliding_log, scope: user, match: { entries: { kind: sliding_log } }, limit: { count: 5, per: 1h,
+      algorithm: sliding_log } }
   - { name: open, scope: user, match: { entries: { kind: open } }, limit: { count: 5, per: 1h }, on_failure: open }
 `,
 }
 
-// start starts a server with these settings and a sidecar over it. Patience and silence are long, so that no busy machine decides.
+// start starts a server with these settings and a sidecar over it. Patience and silence are long, so that no busy
+// machine decides.
 func start(t *testing.T, settings ...string) (*servers.Redis, *servers.Sidecar) {
 	t.Helper()
 	rules := t.TempDir()
@@ -39,7 +44,8 @@ func start(t *testing.T, settings ...string) (*servers.Redis, *servers.Sidecar) 
 		}
 	}
 	redis := servers.StartRedis(t, settings...)
-	return redis, servers.StartSidecar(t, "RULES="+rules, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=20s", "STORE_SILENCE=20s")
+	return redis, servers.StartSidecar(t, "RULES="+rules, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=20s",
+		"STORE_SILENCE=20s")
 }
 
 // answer is what the sidecar replies over /json about one descriptor.

@@ -28,7 +28,8 @@ type entry struct {
 func writeTar(w io.Writer, made time.Time, entries []entry) error {
 	to := tar.NewWriter(w)
 	for _, e := range entries {
-		header := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.text)), ModTime: made, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+		header := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.text)), ModTime: made,
+			Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		switch {
 		case e.link != "":
 			header.Typeflag, header.Linkname = tar.TypeLink, e.link
@@ -104,7 +105,7 @@ func (r *release) chart(_ []program, results string) error {
 			return err
 		}
 		if d.IsDir() {
-			if path.Base(name) == "ci" { // values of the tests, as .helmignore says
+			if path.Base(name) == "ci" { // values of the tests, left out as in .helmignore
 				return fs.SkipDir
 			}
 			return nil

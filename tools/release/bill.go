@@ -56,7 +56,7 @@ type (
 	}
 )
 
-// bill writes a software bill of materials: what the programs themselves say that they were built from.
+// bill writes a software bill of materials: what the programs themselves record that they were built from.
 func (r *release) bill(programs []program, results string) error {
 	files, modules, err := r.contents(programs)
 	if err != nil {
@@ -67,12 +67,14 @@ func (r *release) bill(programs []program, results string) error {
 		return err
 	}
 	own := component{
-		Type: "application", Ref: purl(module, r.version), Name: module, Version: r.version, Purl: purl(module, r.version),
+		Type: "application", Ref: purl(module, r.version), Name: module, Version: r.version,
+		Purl:     purl(module, r.version),
 		Licenses: []licensed{{license{"Apache-2.0"}}}, Components: files,
 	}
 	list := bom{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: metadata{r.made.Format(time.RFC3339), own}}
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
-		c := component{Type: "library", Ref: purl(path, modules[path]), Name: path, Version: modules[path], Purl: purl(path, modules[path])}
+		c := component{Type: "library", Ref: purl(path, modules[path]), Name: path, Version: modules[path],
+			Purl: purl(path, modules[path])}
 		if id := licences[path]; id != "" {
 			c.Licenses = []licensed{{license{id}}}
 		}
@@ -126,7 +128,8 @@ func (r *release) contents(programs []program) (files []component, modules map[s
 		modules["std"] = strings.TrimPrefix(info.GoVersion, "go")
 		for _, m := range info.Deps {
 			if m.Replace != nil {
-				return nil, nil, fmt.Errorf("%s is replaced by %s: a release has no replaced modules", m.Path, m.Replace.Path)
+				return nil, nil, fmt.Errorf("%s is replaced by %s: a release must not have replaced modules", m.Path,
+					m.Replace.Path)
 			}
 			modules[m.Path] = m.Version
 		}
@@ -136,7 +139,8 @@ func (r *release) contents(programs []program) (files []component, modules map[s
 		}
 		name := p.platform.String() + "/" + p.name
 		files = append(files, component{
-			Type: "file", Ref: name, Name: name, Version: r.version, Hashes: []hash{{"SHA-256", fmt.Sprintf("%x", sha256.Sum256(text))}},
+			Type: "file", Ref: name, Name: name, Version: r.version,
+			Hashes: []hash{{"SHA-256", fmt.Sprintf("%x", sha256.Sum256(text))}},
 		})
 	}
 	return files, modules, nil

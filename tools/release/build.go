@@ -25,7 +25,8 @@ func (r *release) build(folder string) ([]program, error) {
 		if err != nil {
 			return nil, err
 		}
-		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.release=" + r.version, "-o", to + string(filepath.Separator)}
+		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.release=" +
+			r.version, "-o", to + string(filepath.Separator)}
 		for _, name := range names {
 			args = append(args, "./cmd/"+name)
 			built = append(built, program{p, name, filepath.Join(to, name)})

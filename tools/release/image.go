@@ -48,7 +48,8 @@ func (r *release) image(programs []program, results string) error {
 	if err != nil {
 		return err
 	}
-	err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
+	err = to.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,9 @@ func (r *release) imageFor(p platform, programs []program) (v1.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		image, err = mutate.Append(image, mutate.Addendum{Layer: made, History: v1.History{Created: v1.Time{Time: r.made}, CreatedBy: "make release", Comment: layer.about}})
+		image, err = mutate.Append(image,
+			mutate.Addendum{Layer: made, History: v1.History{Created: v1.Time{Time: r.made}, CreatedBy: "make release",
+				Comment: layer.about}})
 		if err != nil {
 			return nil, err
 		}
@@ -88,16 +91,18 @@ func (r *release) imageFor(p platform, programs []program) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// config is what the last stage of the Dockerfile says, and the environment of its base.
+// config is the last stage of the Dockerfile, and the environment of its base.
 func (r *release) config() v1.Config {
 	return v1.Config{
-		User:         "65532:65532",
-		WorkingDir:   "/",
-		Env:          []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SSL_CERT_FILE=/" + certificates},
+		User:       "65532:65532",
+		WorkingDir: "/",
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SSL_CERT_FILE=/" +
+			certificates},
 		Entrypoint:   []string{"/bin/sidecar"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}, "8081/tcp": {}, "6070/tcp": {}},
 		Healthcheck: &v1.HealthConfig{
-			Test: []string{"CMD", "/bin/sidecar", "healthcheck"}, Interval: 5 * time.Second, Timeout: 3 * time.Second, StartPeriod: 5 * time.Second, Retries: 3,
+			Test: []string{"CMD", "/bin/sidecar", "healthcheck"}, Interval: 5 * time.Second, Timeout: 3 * time.Second,
+			StartPeriod: 5 * time.Second, Retries: 3,
 		},
 		Labels: r.labels(),
 	}
@@ -122,7 +127,7 @@ func (r *release) base() ([]entry, error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
-			continue // a file cannot say under which conditions it holds
+			continue // a file does not know under which conditions it holds
 		}
 		_, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {
@@ -133,7 +138,8 @@ func (r *release) base() ([]entry, error) {
 			return nil, err
 		}
 	}
-	users := "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
+	users := "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n" +
+		"nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 	return []entry{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o644, text: []byte("root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n")},

@@ -24,28 +24,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// imaged validates the image, compares it with the Dockerfile, unpacks that of this machine's architecture and starts it.
+// imaged validates the image, compares it with the Dockerfile, unpacks that of this machine's architecture and starts
+// it.
 func imaged(t *testing.T, out string, full bool) {
 	index := indexOf(t, filepath.Join(out, "image"))
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(index.IndexManifest())(t)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
-		image, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture || m.MediaType != types.OCIManifestSchema1 {
+		image := must.Get(index.Image(m.Digest))(t)
+		config := must.Get(image.ConfigFile())(t)
+		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture ||
+			m.MediaType != types.OCIManifestSchema1 {
 			t.Errorf("the index says %v of an image that is for %s/%s", m.Platform, config.OS, config.Architecture)
 		}
 		likeTheDockerfile(t, config.Config)
@@ -66,11 +60,8 @@ func imaged(t *testing.T, out string, full bool) {
 // indexOf is the only index of a layout, valid, with the version as its name.
 func indexOf(t *testing.T, folder string) v1.ImageIndex {
 	t.Helper()
-	whole, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = validate.Index(whole)
+	whole := must.Get(layout.ImageIndexFromPath(folder))(t)
+	err := validate.Index(whole)
 	if err != nil {
 		t.Errorf("the layout is not valid: %v", err)
 	}
@@ -81,20 +72,14 @@ func indexOf(t *testing.T, folder string) v1.ImageIndex {
 	if name := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != version {
 		t.Errorf("the image is called %q", name)
 	}
-	index, err := whole.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(whole.ImageIndex(manifest.Manifests[0].Digest))(t)
 	return index
 }
 
-// likeTheDockerfile compares what the image says with the last stage of the Dockerfile.
+// likeTheDockerfile compares the image's configuration with the last stage of the Dockerfile.
 func likeTheDockerfile(t *testing.T, c v1.Config) {
 	t.Helper()
-	file, err := os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile")))(t)
 	last := string(file[bytes.LastIndex(file, []byte("\nFROM ")):])
 	one := func(expression string) string {
 		found := regexp.MustCompile("(?m)" + expression).FindStringSubmatch(last)
@@ -104,10 +89,7 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 		return found[1]
 	}
 	quote := func(words []string) string {
-		text, err := json.Marshal(words)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(words))(t)
 		return strings.ReplaceAll(string(text), ",", ", ")
 	}
 	var ports []string
@@ -116,12 +98,16 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 	}
 	slices.Sort(ports)
 	h := c.Healthcheck
-	health := fmt.Sprintf("--interval=%v --timeout=%v --start-period=%v --retries=%d CMD %s", h.Interval, h.Timeout, h.StartPeriod, h.Retries, quote(h.Test[1:]))
-	if c.User != one(`^USER (.*)$`) || quote(c.Entrypoint) != one(`^ENTRYPOINT (.*)$`) || health != one(`^HEALTHCHECK (.*)$`) ||
+	health := fmt.Sprintf("--interval=%v --timeout=%v --start-period=%v --retries=%d CMD %s", h.Interval, h.Timeout,
+		h.StartPeriod, h.Retries, quote(h.Test[1:]))
+	if c.User != one(`^USER (.*)$`) || quote(c.Entrypoint) != one(`^ENTRYPOINT (.*)$`) ||
+		health != one(`^HEALTHCHECK (.*)$`) ||
 		!slices.Equal(slices.Sorted(maps.Keys(c.ExposedPorts)), ports) {
-		t.Errorf("the image says %q %q %q %v, the Dockerfile says otherwise", c.User, c.Entrypoint, health, c.ExposedPorts)
+		t.Errorf("the image says %q %q %q %v, the Dockerfile says otherwise", c.User, c.Entrypoint, health,
+			c.ExposedPorts)
 	}
-	for _, label := range regexp.MustCompile(`(org\.opencontainers\.image\.\w+)="([^"]*)"`).FindAllStringSubmatch(last, -1) {
+	for _, label := range regexp.MustCompile(`(org\.opencontainers\.image\.\w+)="([^"]*)"`).FindAllStringSubmatch(last,
+		-1) {
 		want := strings.NewReplacer("$VERSION", version, "$REVISION", "0123abc").Replace(label[2])
 		if c.Labels[label[1]] != want {
 			t.Errorf("the label %s is %q, that of the Dockerfile %q", label[1], c.Labels[label[1]], want)
@@ -133,32 +119,27 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 func started(t *testing.T, image v1.Image, c v1.Config) {
 	t.Helper()
 	root := unpack(t, image)
-	for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "ratelimit": "spillway sidecar " + version, "spillway": "spillway " + version} {
+	for name, says := range map[string]string{"sidecar": "spillway sidecar " + version,
+		"ratelimit": "spillway sidecar " + version, "spillway": "spillway " + version} {
 		printed, err := exec.Command(filepath.Join(root, "bin", name), "version").Output()
 		if err != nil || strings.TrimSpace(string(printed)) != says {
 			t.Errorf("%s version prints %q (%v), want %q", name, printed, err, says)
 		}
 	}
-	authorities, err := os.ReadFile(filepath.Join(root, certificates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) || bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
-		t.Error("the image has no authorities")
+	authorities := must.Get(os.ReadFile(filepath.Join(root, certificates)))(t)
+	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) ||
+		bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
+		t.Error("authorities are missing in the image")
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	err = os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := servers.StartProgram(t, filepath.Join(root, c.Entrypoint[0]), append(c.Env, "RULES="+rules, "RULES_REQUIRED=true")...)
+	must.Do(t, os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n"+
+		"    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600))
+	s := servers.StartProgram(t, filepath.Join(root, c.Entrypoint[0]),
+		append(c.Env, "RULES="+rules, "RULES_REQUIRED=true")...)
 	var said []int
 	for range 3 {
 		body := strings.NewReader(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`)
-		answer, err := http.Post("http://"+s.HTTP+"/json", "application/json", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Post("http://"+s.HTTP+"/json", "application/json", body))(t)
 		answer.Body.Close()
 		said = append(said, answer.StatusCode)
 	}
@@ -188,7 +169,8 @@ func unpack(t *testing.T, image v1.Image) string {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"bin", "bin/ratelimit", "bin/sidecar", "bin/spillway", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", certificates, "licenses", "licenses/spillway", "tmp"}
+	want := []string{"bin", "bin/ratelimit", "bin/sidecar", "bin/spillway", "etc", "etc/group", "etc/passwd", "etc/ssl",
+		"etc/ssl/certs", certificates, "licenses", "licenses/spillway", "tmp"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the image holds %v, want %v", names, want)
 	}
@@ -212,10 +194,7 @@ func place(file, root string, h *tar.Header, from io.Reader) error {
 // packed: the tar holds the layout.
 func packed(t *testing.T, out string) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(out, fmt.Sprintf("spillway_%s_image.tar", version)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(filepath.Join(out, fmt.Sprintf("spillway_%s_image.tar", version))))(t)
 	defer file.Close()
 	_, texts := untar(t, file)
 	for name, text := range contentsOf(t, filepath.Join(out, "image")) {

@@ -36,7 +36,7 @@ func (r *release) licences(modules map[string]string) (map[string]string, error)
 			return found, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what go mod download says: %w", err)
+			return nil, fmt.Errorf("read the output of go mod download: %w", err)
 		}
 		found[m.Path] = licenceOf(m.Dir)
 	}
@@ -78,9 +78,11 @@ func licenceIn(text string) string {
 			return "BSD-3-Clause"
 		}
 		return "BSD-2-Clause"
-	case has("Permission is hereby granted, free of charge") && has("The above copyright notice and this permission notice"):
+	case has("Permission is hereby granted, free of charge") &&
+		has("The above copyright notice and this permission notice"):
 		return "MIT"
-	case has("Permission to use, copy, modify, and/or distribute") || has("Permission to use, copy, modify, and distribute"):
+	case has("Permission to use, copy, modify, and/or distribute") ||
+		has("Permission to use, copy, modify, and distribute"):
 		return "ISC"
 	}
 	return ""

@@ -1,5 +1,6 @@
-// Command release makes a release of Spillway from its source: programs for four platforms, an SBOM, an image for two architectures, the
-// chart, and checksums. The same source, version and Go give the same bytes. It needs Go alone, no container engine.
+// Command release makes a release of Spillway from its source: programs for four platforms, an SBOM, an image for two
+// architectures, the chart, and checksums. The same source, version and Go give the same bytes. It needs Go alone, no
+// container engine.
 package main
 
 import (
@@ -67,7 +68,8 @@ func parse(args []string) (*release, error) {
 	flags.StringVar(&r.source, "source", ".", "the folder of the source")
 	flags.StringVar(&r.out, "out", "", "the folder to make; it must not exist")
 	flags.StringVar(&r.revision, "revision", "", "the commit; unset: git's")
-	moment := flags.String("time", os.Getenv("SOURCE_DATE_EPOCH"), "seconds since 1970 that stand in all files; unset: the commit's")
+	moment := flags.String("time", os.Getenv("SOURCE_DATE_EPOCH"), "seconds since 1970 that stand in all files; "+
+		"unset: the commit's")
 	only := flags.String("platforms", "", "some of the platforms, as linux/amd64,linux/arm64; unset: all")
 	dirty := flags.Bool("dirty", false, "builds a work tree with changes that are not committed")
 	err := flags.Parse(args)
@@ -99,7 +101,8 @@ func checkVersion(version string) error {
 	case !strings.HasPrefix(version, "v") && semver.IsValid("v"+version):
 		return fmt.Errorf("VERSION=%s: a version begins with v: use v%s", version, version)
 	case !semver.IsValid(version) || semver.Canonical(version) != version:
-		return fmt.Errorf("VERSION=%s must be a semantic version such as v0.2.0 or v0.2.0-rc.1, without build metadata", version)
+		return fmt.Errorf("VERSION=%s must be a semantic version such as v0.2.0 or v0.2.0-rc.1, without build metadata",
+			version)
 	}
 	return nil
 }
@@ -120,7 +123,7 @@ func choose(list string) ([]platform, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("-platforms: %q is none of %v", name, all)
+			return nil, fmt.Errorf("-platforms: %q must be one of %v", name, all)
 		}
 	}
 	return chosen, nil
@@ -139,7 +142,8 @@ func (r *release) date(moment string, dirty bool) error {
 			return err
 		}
 		if changed != "" && !dirty {
-			return fmt.Errorf("the work tree has changes that are not committed; commit them, or use -dirty for a trial:\n%s", changed)
+			return fmt.Errorf("the work tree has changes that are not committed; commit them, or use -dirty for a "+
+				"trial:\n%s", changed)
 		}
 		if changed != "" {
 			commit += "-dirty"

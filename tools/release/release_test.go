@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -33,8 +34,10 @@ func TestVersionsAreChecked(t *testing.T) {
 		}
 	}
 	for bad, says := range map[string]string{
-		"": "VERSION is missing", "0.2.0": "use v0.2.0", "v0.2": "semantic version", "v1": "semantic version", "latest": "semantic version",
-		"v1.0.0+build": "without build metadata", "v01.2.3": "semantic version", "v1.2.3 ": "semantic version", "v1.2.3;ls": "semantic version",
+		"": "VERSION is missing", "0.2.0": "use v0.2.0", "v0.2": "semantic version", "v1": "semantic version",
+		"latest":       "semantic version",
+		"v1.0.0+build": "without build metadata", "v01.2.3": "semantic version", "v1.2.3 ": "semantic version",
+		"v1.2.3;ls": "semantic version",
 	} {
 		if err := checkVersion(bad); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q is answered with %v, want %q", bad, err, says)
@@ -43,26 +46,24 @@ func TestVersionsAreChecked(t *testing.T) {
 }
 
 func TestBadArgumentsAreRefused(t *testing.T) {
-	for args, says := range map[string]string{
+	for args, message := range map[string]string{
 		"-version v1.2.3":                                                         "-out: name the folder",
 		"-version v1.2.3 -out x y":                                                `unexpected argument "y"`,
-		"-version v1.2.3 -out x -platforms plan9/386":                             `"plan9/386" is none of`,
+		"-version v1.2.3 -out x -platforms plan9/386":                             `"plan9/386" must be one of`,
 		"-version v1.2.3 -out x -revision a -time soon":                           `"soon" must be seconds`,
-		"-version v1.2.3 -out x -source /nowhere":                                 "ask git for the commit, or set -revision and -time",
+		"-version v1.2.3 -out x -source /nowhere":                                 "ask git for the commit, or set",
 		"-version v1.2.3 -revision a -time 1 -platforms linux/amd64 -out testdir": "testdir exists",
 	} {
 		t.Chdir(t.TempDir())
-		if err := os.Mkdir("testdir", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s is answered with %v, want %q", args, err, says)
+		must.Do(t, os.Mkdir("testdir", 0o755))
+		if err := run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%s is answered with %v, want %q", args, err, message)
 		}
 	}
 }
 
-// TestRelease makes a release twice, from two folders, and looks at it as its users do: for this machine's architecture alone, or with
-// RELEASE=full for all platforms, and the second time with an empty build cache.
+// TestRelease makes a release twice, from two folders, and looks at it as its users do: for this machine's architecture
+// alone, or with RELEASE=full for all platforms, and the second time with an empty build cache.
 func TestRelease(t *testing.T) {
 	platforms, full := "linux/"+runtime.GOARCH, os.Getenv("RELEASE") == "full"
 	if full {
@@ -88,10 +89,7 @@ func makeRelease(t *testing.T, source, platforms string) string {
 	if platforms != "" {
 		args = append(args, "-platforms", platforms)
 	}
-	err := run(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(args))
 	return out
 }
 
@@ -129,16 +127,13 @@ func contentsOf(t *testing.T, folder string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	from := os.DirFS(folder)
-	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		all[name], err = fs.ReadFile(from, name)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -187,10 +182,7 @@ func untar(t *testing.T, from io.Reader) (headers map[string]*tar.Header, texts 
 			t.Fatal(err)
 		}
 		headers[h.Name] = h
-		texts[h.Name], err = io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		texts[h.Name] = must.Get(io.ReadAll(reader))(t)
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.ModTime.Unix() != 1700000000 {
 			t.Errorf("%s carries something of this machine: %v", h.Name, h)
 		}
@@ -199,14 +191,8 @@ func untar(t *testing.T, from io.Reader) (headers map[string]*tar.Header, texts 
 
 func ungzip(t *testing.T, file string) io.Reader {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
+	reader := must.Get(gzip.NewReader(bytes.NewReader(text)))(t)
 	return reader
 }
 
@@ -226,12 +212,10 @@ func archived(t *testing.T, out string, full bool) {
 		if p != (platform{runtime.GOOS, runtime.GOARCH}) {
 			continue
 		}
-		for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "spillway": "spillway " + version} {
+		for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "spillway": "spillway " +
+			version} {
 			file := filepath.Join(t.TempDir(), name)
-			err := os.WriteFile(file, texts[path.Join(folder, name)], 0o755)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, texts[path.Join(folder, name)], 0o755))
 			printed, err := exec.Command(file, "version").Output()
 			if err != nil || strings.TrimSpace(string(printed)) != says {
 				t.Errorf("%s version prints %q (%v), want %q", name, printed, err, says)

@@ -1,4 +1,4 @@
-// Package fair keeps values by key within bounds of number and bytes. Where there is no room, the class of keys that
+// Package fair keeps values by key within bounds of number and bytes. When it is full, the class of keys that
 // takes most forgets one: so a flood of made-up keys of one limit pushes out keys of that limit, and of no other.
 package fair
 
@@ -14,8 +14,8 @@ const (
 	placeBytes = 96 // of an entry in the map and in the list, with the room that they grow by
 )
 
-// Name stands for a key: two seeded hashes, so that no client can aim at another's entry. Two of a million keys share a
-// name with a chance of 1 in 10^26. A key would take more memory than what is kept for it.
+// Name is a key in few bytes: two seeded hashes, so that no client can aim at another's entry. Two of a million keys
+// share a name with a chance of 1 in 10^26. A key would take more memory than what is kept for it.
 type Name [2]uint64
 
 // Entry is what is kept for one key. Value is its user's.
@@ -61,7 +61,7 @@ func (t *Table[V]) Name(key string) Name {
 	return Name{maphash.String(t.seeds[0], key), maphash.String(t.seeds[1], key)}
 }
 
-// Get returns the entry of a name, nil if there is none.
+// Get returns the entry of a name, nil without one.
 func (t *Table[V]) Get(n Name) *Entry[V] { return t.byName[n] }
 
 // At returns the entry of a name, or a new one of this class. Keep or Drop has to follow, before the next Trim.

@@ -36,7 +36,7 @@ func check(t *testing.T, table *Table[int]) {
 	}
 }
 
-// TestAFloodCostsItsOwnClass: whatever a flood counts by, and however long its entries live.
+// TestAFloodCostsItsOwnClass: with any scope of a flood, and however long its entries live.
 func TestAFloodCostsItsOwnClass(t *testing.T) {
 	tables := map[string]*Table[int]{"entries": New[int](5000, 0), "bytes": New[int](1_000_000, 5000*200)}
 	for name, table := range tables {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -59,31 +60,16 @@ func (s step) list(t *testing.T) []string {
 // ourDockerfile is the Dockerfile's build stage and its last one.
 func ourDockerfile(t *testing.T) (build, final stage) {
 	t.Helper()
-	stages, err := parseDockerfile(read(t, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stages := must.Get(parseDockerfile(read(t, "Dockerfile")))(t)
 	if len(stages) != 2 || stages[0].name != "build" {
 		t.Fatalf("the Dockerfile has stages %v, want one called build and the image's own", stages)
 	}
 	return stages[0], stages[1]
 }
 
-func ourIgnore(t *testing.T) ignore {
-	t.Helper()
-	rules, err := parseIgnore(read(t, ".dockerignore"))
-	if err != nil {
-		t.Fatalf(".dockerignore: %v", err)
-	}
-	return rules
-}
-
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(servers.Root(t), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(servers.Root(t), name)))(t)
 	return string(text)
 }
 
@@ -110,7 +96,7 @@ func parseDockerfile(text string) ([]stage, error) {
 
 func parseSteps(text string) []step {
 	var steps []step
-	var open bool // the last line went on with a backslash
+	var open bool // the last line ended with a backslash
 	line := 0
 	for raw := range strings.Lines(text) {
 		line++

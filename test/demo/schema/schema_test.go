@@ -1,5 +1,5 @@
-// Package schema holds the demo's compose file to the compose specification. It is a module of its own, so that the sidecar's
-// module does not know the specification's.
+// Package schema holds the demo's compose file to the compose specification. It is a module of its own, so that the
+// sidecar's module does not know the specification's.
 package schema
 
 import (
@@ -15,16 +15,17 @@ import (
 
 const file = "../../../examples/envoy/docker-compose.yaml"
 
-// load reads a compose file as the compose command does: against the schema, then that services, networks and volumes which are
-// named exist.
+// load reads a compose file as the compose command does: against the schema, then that services, networks and volumes
+// which are named exist.
 func load(text string) (*types.Project, error) {
 	folder, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
 		return nil, err
 	}
 	return loader.LoadWithContext(context.Background(), types.ConfigDetails{
-		WorkingDir:  folder,
-		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yaml"), Content: []byte(text)}},
+		WorkingDir: folder,
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yaml"),
+			Content: []byte(text)}},
 		Environment: types.Mapping{},
 	})
 }

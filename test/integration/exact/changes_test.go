@@ -16,14 +16,15 @@ import (
 // since and until are the ends of time.
 const since, until = 0, math.MaxInt64
 
-// lost allows one limit more from an instant on for what Redis forgets, which is what the page about failures promises, and holds everything
-// before it, and after another instant, strictly.
+// lost allows one limit more from an instant on for what Redis forgets, which is what the page about failures promises,
+// and holds everything before it, and after another instant, strictly.
 func (x *trial) lost(from, to int64) {
 	x.varies, x.limits = true, nil
 	x.hold(" over the loss", x.plus(x.capacity()), x.whole)
 	x.hold(" before the loss", x.bound, func() history { return x.seen.between(since, from) })
 	x.hold(" after the loss", x.bound, func() history { return x.seen.between(to, until) })
-	x.note("%d more are allowed over the loss, %d were admitted beyond the limit", x.capacity(), max(0, x.check(x.seen.spans()).over()))
+	x.note("%d more are allowed over the loss, %d were admitted beyond the limit", x.capacity(),
+		max(0, x.check(x.seen.spans()).over()))
 }
 
 // failedOver kills the master that sentinels watch. A replica that may not know its last writes takes over.
@@ -60,7 +61,8 @@ func wiped(x *trial) {
 	x.lost(at, at+1_000_000)
 }
 
-// changing lowers the limit to a quarter and raises it again. In between each version's own bound holds, and over a change the sum of both.
+// changing lowers the limit to a quarter and raises it again. In between each version's own bound holds, and over a
+// change the sum of both.
 func changing(x *trial) {
 	x.begin()
 	low := x.bound
@@ -88,7 +90,8 @@ func (x *trial) version(name string, b bound, from int64) {
 	x.checks = append(x.checks, func() {
 		other := part().of(func(e *event) bool { return e.limit != b.count })
 		if len(other) > 0 {
-			x.fails("%d answers while the %s limit of %d held name another one, the first %d", len(other), name, b.count, other[0].limit)
+			x.fails("%d answers while the %s limit of %d held name another one, the first %d", len(other), name,
+				b.count, other[0].limit)
 		}
 	})
 }
@@ -111,7 +114,7 @@ func (x *trial) reload(b bound) int64 {
 
 const users = 2 // of the scenario with two limits
 
-// together asks for two limits at once, of a user and of a tenant. Each holds, whatever the other does.
+// together asks for two limits at once, of a user and of a tenant. Each holds, for any answer of the other.
 func together(x *trial) {
 	mine := x.bound
 	mine.count, mine.burst = x.count*2/5, x.burst*2/5
@@ -122,13 +125,16 @@ func together(x *trial) {
 	x.hold(" of the tenant", x.bound, x.whole)
 	for k := range users {
 		name := fmt.Sprint("u", k)
-		x.hold(" of user "+name, mine, func() history { return x.seen.of(func(e *event) bool { return e.request.user == name }) })
+		x.hold(" of user "+name, mine, func() history {
+			return x.seen.of(func(e *event) bool { return e.request.user == name })
+		})
 	}
 	x.waves(3)
 }
 
 // twoLimits makes the rules of the row one for each user and one for the tenant.
 func (x *trial) twoLimits(mine bound) {
-	x.text = fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n  - { name: all, scope: tenant, limit: %s }\n",
+	x.text = fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n"+
+		"  - { name: all, scope: tenant, limit: %s }\n",
 		domain, mine.limit(), x.limit())
 }

@@ -70,7 +70,8 @@ func sidecarsOff(x *trial) {
 		if i%2 == 1 {
 			off = -skew
 		}
-		x.join(servers.StartProgram(x, bin, "REDIS_URL="+x.redis.Addr, "RULES="+x.file, "CLOCK_OFFSET="+fmt.Sprint(int(off/time.Second))))
+		x.join(servers.StartProgram(x, bin, "REDIS_URL="+x.redis.Addr, "RULES="+x.file,
+			"CLOCK_OFFSET="+fmt.Sprint(int(off/time.Second))))
 	}
 	x.waves(3)
 	for i, s := range x.sidecars {
@@ -100,8 +101,8 @@ var skewed struct {
 	err error
 }
 
-// skewedBin builds the sidecar on a standard library whose time.Now adds CLOCK_OFFSET seconds to the wall clock. The monotonic reading
-// stays. That takes as long as to build everything.
+// skewedBin builds the sidecar on a standard library whose time.Now adds CLOCK_OFFSET seconds to the wall clock. The
+// monotonic reading stays. That takes as long as to build everything.
 func skewedBin(t testing.TB) string {
 	t.Helper()
 	root := servers.Root(t)
@@ -133,12 +134,15 @@ func buildSkewed(root string) (err error) {
 	if len(reading.FindAllIndex(text, -1)) != 1 {
 		return fmt.Errorf("%s reads the clock in another way than this test knows", original)
 	}
-	changed, added, overlay := filepath.Join(skewed.dir, "time.go"), filepath.Join(skewed.dir, "offset.go"), filepath.Join(skewed.dir, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed, filepath.Join(library, "offset.go"): added}})
+	changed, added, overlay := filepath.Join(skewed.dir, "time.go"), filepath.Join(skewed.dir, "offset.go"),
+		filepath.Join(skewed.dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed,
+		filepath.Join(library, "offset.go"): added}})
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{changed: reading.ReplaceAll(text, []byte("$0\tsec += clockOffset\n")), added: []byte(offsetSource), overlay: list}
+	files := map[string][]byte{changed: reading.ReplaceAll(text, []byte("$0\tsec += clockOffset\n")),
+		added: []byte(offsetSource), overlay: list}
 	for name, content := range files {
 		err = os.WriteFile(name, content, 0o600)
 		if err != nil {

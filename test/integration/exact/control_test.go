@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The controls run the same callers and the same oracle on models of sidecars, on the clock of a synctest bubble: one that is exact, one whose
-// lease is charged when it is granted and spent later.
+// The controls run the same callers and the same oracle on models of sidecars, on the clock of a synctest bubble: one
+// that is exact, one whose lease is charged when it is granted and spent later.
 
 // pool is the counter that models share, as Redis is.
 type pool struct {
@@ -57,7 +57,8 @@ func (n *naive) ask(r request) answer {
 
 const modelled = 4 // sidecars of a control
 
-// hoard is the load that leases are about: a few requests at each sidecar, time for the counter to fill up again, then all at once.
+// hoard is the load that leases are about: a few requests at each sidecar, time for the counter to fill up again, then
+// all at once.
 func hoard(b bound, seats []*seat) *crowd {
 	c := &crowd{seats: seats, next: one}
 	for range 3 {
@@ -106,9 +107,12 @@ func TestTheOracleAcceptsAnExactLimiter(t *testing.T) {
 func TestTheOracleRejectsANaiveLease(t *testing.T) {
 	for _, algorithm := range algorithms {
 		b := boundOf(algorithm, modelled, lean)
-		bubble(t, b, func(p *pool) asker { return &naive{pool: p, chunk: b.capacity() / (2 * modelled)} }, func(h history) {
+		bubble(t, b, func(p *pool) asker {
+			return &naive{pool: p, chunk: b.capacity() / (2 * modelled)}
+		}, func(h history) {
 			worst := b.check(h.spans())
-			t.Logf("%s: %d admitted, the ideal admits %d, %d too many: %v", algorithm, h.admitted(), h.ideal(b), worst.over(), worst)
+			t.Logf("%s: %d admitted, the ideal admits %d, %d too many: %v", algorithm, h.admitted(), h.ideal(b),
+				worst.over(), worst)
 			if worst.over() < b.capacity()/8 {
 				t.Errorf("%s: a naive lease is over by %d only, of %d", algorithm, worst.over(), b.capacity())
 			}

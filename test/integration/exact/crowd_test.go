@@ -20,7 +20,7 @@ type request struct {
 	cost         int64
 }
 
-// answer is what a caller is told.
+// answer is what a caller gets.
 type answer struct {
 	outcome
 	limit     int64  // count of the limit that it names; 0: none
@@ -153,7 +153,8 @@ const unanswered = "no answer: "
 func (c *client) ask(r request) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	got, err := c.rls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: descriptors(r), HitsAddend: uint32(r.cost)})
+	got, err := c.rls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: descriptors(r),
+		HitsAddend: uint32(r.cost)})
 	if err != nil {
 		return answer{outcome: undecided, failure: unanswered + status.Code(err).String()}
 	}
@@ -178,7 +179,9 @@ func descriptors(r request) []*ratelimitcommon.RateLimitDescriptor {
 	var all []*ratelimitcommon.RateLimitDescriptor
 	for _, entry := range [][2]string{{"user", r.user}, {"tenant", r.tenant}} {
 		if entry[1] != "" {
-			all = append(all, &ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: entry[0], Value: entry[1]}}})
+			all = append(all,
+				&ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{
+					{Key: entry[0], Value: entry[1]}}})
 		}
 	}
 	return all

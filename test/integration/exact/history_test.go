@@ -19,8 +19,8 @@ const (
 	window = 1_000_000 // µs, of all limits
 )
 
-// What a limit admits per sidecar and second. Tokens are leased of a counter that a sidecar is asked for 8 times in 100 ms, while 64 are left for
-// each sidecar.
+// What a limit admits per sidecar and second. Tokens are leased of a counter that a sidecar is asked for 8 times in 100
+// ms, while 64 are left for each sidecar.
 const (
 	lean = 250 // twice of it is what a small machine can do with eight sidecars
 	hot  = 400 // the burst is a quarter of it, so tokens are leased until a part of it is spent

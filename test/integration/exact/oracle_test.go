@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// span is one admission as its caller saw it: at an instant of the clock of Redis from from to to, both included, in microseconds.
+// span is one admission as its caller saw it: at an instant of the clock of Redis from from to to, both included, in
+// microseconds.
 type span struct{ from, to, cost int64 }
 
 // breach is the interval that comes closest to a bound, or exceeds it by most.
@@ -21,7 +22,8 @@ type breach struct {
 func (b breach) over() int64 { return b.admitted - b.allowed }
 
 func (b breach) String() string {
-	return fmt.Sprintf("%s: %d admitted within %d µs from %d on, at most %d", b.what, b.admitted, b.to-b.from, b.from, b.allowed)
+	return fmt.Sprintf("%s: %d admitted within %d µs from %d on, at most %d", b.what, b.admitted, b.to-b.from, b.from,
+		b.allowed)
 }
 
 // worse is the one of two that exceeds its bound by more.
@@ -96,7 +98,8 @@ func bucketCheck(spans []span, b bound) breach {
 	worst := none("token bucket")
 	sweep(spans, b.count, b.window, math.MaxInt64, func(from, to, admitted int64) {
 		// Costs are whole, so the bound is rounded down.
-		found := breach{what: worst.what, from: from, to: to, admitted: admitted, allowed: b.burst + b.count*(to-from)/b.window}
+		found := breach{what: worst.what, from: from, to: to, admitted: admitted, allowed: b.burst +
+			b.count*(to-from)/b.window}
 		worst = worse(worst, found)
 	})
 	return worst
@@ -110,7 +113,8 @@ func windowCheck(spans []span, b bound) breach {
 	}
 	worst := none("aligned windows")
 	sweep(windows, b.count, 1, math.MaxInt64, func(first, last, admitted int64) {
-		found := breach{what: worst.what, from: first * b.window, to: (last+1)*b.window - 1, admitted: admitted, allowed: b.count * (last - first + 1)}
+		found := breach{what: worst.what, from: first * b.window, to: (last+1)*b.window - 1, admitted: admitted,
+			allowed: b.count * (last - first + 1)}
 		worst = worse(worst, found)
 	})
 	return worst
@@ -152,14 +156,15 @@ func weightCheck(spans []span, b bound) breach {
 			used += s.cost
 			rest := (k+1)*b.window - s.to
 			weight := (sure[k-1]*rest + b.window - 1) / b.window
-			worst = worse(worst, breach{what: worst.what, from: k * b.window, to: s.to, admitted: used, allowed: b.count - weight})
+			worst = worse(worst, breach{what: worst.what, from: k * b.window, to: s.to, admitted: used,
+				allowed: b.count - weight})
 		}
 	}
 	return worst
 }
 
-// sweep calls visit for each end of a span with the start that maximises per × D[start, end] − rate × (end − start), among the starts that
-// are at most reach earlier.
+// sweep calls visit for each end of a span with the start that maximises per × D[start, end] − rate × (end − start),
+// among the starts that are at most reach earlier.
 func sweep(spans []span, rate, per, reach int64, visit func(from, to, admitted int64)) {
 	if len(spans) == 0 {
 		return

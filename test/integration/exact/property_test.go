@@ -45,7 +45,9 @@ func TestWorstIntervalsAreThoseOfBruteForce(t *testing.T) {
 		spans := randomSpans(r, 12, 40, 12, 3)
 		b := bound{count: 1 + r.Int64N(6), burst: r.Int64N(8), window: 1 + r.Int64N(9)}
 		want := map[string]int64{
-			tokenBucket: bruteWorst(spans, func(from, to int64) (int64, bool) { return b.burst + b.count*(to-from)/b.window, true }),
+			tokenBucket: bruteWorst(spans, func(from, to int64) (int64, bool) {
+				return b.burst + b.count*(to-from)/b.window, true
+			}),
 			slidingLog:  bruteLog(spans, b),
 			fixedWindow: bruteWindows(spans, b),
 		}
@@ -63,7 +65,9 @@ func TestWorstIntervalsAreThoseOfBruteForce(t *testing.T) {
 func bruteLog(spans []span, b bound) int64 {
 	most := int64(-1 << 40)
 	for k := int64(1); k < 60; k++ {
-		most = max(most, bruteWorst(spans, func(from, to int64) (int64, bool) { return k * b.count, to-from < k*b.window }))
+		most = max(most, bruteWorst(spans, func(from, to int64) (int64, bool) {
+			return k * b.count, to-from < k*b.window
+		}))
 	}
 	return most
 }
@@ -76,7 +80,8 @@ func bruteWindows(spans []span, b bound) int64 {
 	return bruteWorst(aligned, func(from, to int64) (int64, bool) { return b.count * (to - from + 1), true })
 }
 
-// placeable reports whether an ideal limiter admits all spans at some choice of instants. It tries all choices, in all orders.
+// placeable reports whether an ideal limiter admits all spans at some choice of instants. It tries all choices, in all
+// orders.
 func placeable(spans []span, b bound) bool {
 	instants := make([]span, len(spans))
 	var place func(i int) bool
@@ -108,8 +113,9 @@ func admits(instants []span, b bound) bool {
 	return true
 }
 
-// A history that an ideal limiter could have made passes, whatever the algorithm and the costs. One that it could not have made fails where the
-// package comment says so: for buckets with whole tokens per instant and for windows, with costs of 1.
+// A history that an ideal limiter could have made passes, for every algorithm and all costs. One that it could not have
+// made fails in the cases of the package comment: for buckets with whole tokens per instant and for windows, with costs
+// of 1.
 func TestVerdictsAreThoseOfEveryPlacement(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 9))
 	possible, impossible := 0, 0
@@ -124,8 +130,10 @@ func TestVerdictsAreThoseOfEveryPlacement(t *testing.T) {
 			if can && !passes {
 				t.Fatalf("round %d: %v could have admitted %v, but: %v", round, b, spans, b.check(spans))
 			}
-			// With fewer than one instant's tokens in the burst, instants between whole ones would matter, and these are not tried.
-			sharp := costs == 1 && (algorithm == fixedWindow || algorithm == tokenBucket && b.window == 1 && b.burst >= b.count)
+			// With fewer than one instant's tokens in the burst, instants between whole ones would matter, and these
+			// are not tried.
+			sharp := costs == 1 && (algorithm == fixedWindow || algorithm == tokenBucket && b.window == 1 &&
+				b.burst >= b.count)
 			if sharp && passes && !can {
 				t.Fatalf("round %d: %v could not have admitted %v, but it passes", round, b, spans)
 			}
@@ -141,7 +149,8 @@ func TestVerdictsAreThoseOfEveryPlacement(t *testing.T) {
 	}
 }
 
-// An exact limiter that is asked at random instants has no false refusal, and one that refuses with room left has some.
+// An exact limiter that is asked at random instants never refuses falsely, and one that refuses with room left has
+// some.
 func TestFalseRefusalsAreThoseWithRoom(t *testing.T) {
 	for _, algorithm := range algorithms {
 		r := rand.New(rand.NewPCG(13, 10))
@@ -150,7 +159,8 @@ func TestFalseRefusalsAreThoseWithRoom(t *testing.T) {
 			h := askRandomly(r, b, harsh)
 			n := len(h.falseRefusals(b))
 			if harsh == (n == 0) {
-				t.Errorf("%s, refusing with room left: %v: %d false refusals of %d requests", algorithm, harsh, n, len(h))
+				t.Errorf("%s, refusing with room left: %v: %d false refusals of %d requests", algorithm, harsh, n,
+					len(h))
 			}
 			if over := b.check(h.spans()).over(); over > 0 {
 				t.Errorf("%s: an exact limiter is over by %d", algorithm, over)

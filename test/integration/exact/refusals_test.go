@@ -8,8 +8,8 @@ import (
 // settled is how long after its caller gave up a request may still be charged, in microseconds.
 const settled = 10_000_000
 
-// falseRefusals is the refused requests that the bound surely had room for, beside what was admitted and the false refusals before: what
-// it would have admitted more.
+// falseRefusals is the refused requests that the bound surely had room for, beside what was admitted and the false
+// refusals before: what it would have admitted more.
 func (h history) falseRefusals(b bound) history {
 	refusals := h.of(func(e *event) bool { return e.outcome == refused })
 	slices.SortFunc(refusals, func(x, y event) int { return int(x.from - y.from) })
@@ -104,8 +104,8 @@ func (r *room) takenSince(begin int64) int64 {
 	return r.taken.total[len(r.taken.at)] - r.taken.upTo(begin-1)
 }
 
-// leftInBucket charges what had surely ended at its end, and all else that had begun at once, without what comes back from the begin of
-// the span on.
+// leftInBucket charges what had surely ended at its end, and all else that had begun at once, without what comes back
+// from the begin of the span on.
 func (r *room) leftInBucket(s span) int64 {
 	pass := func(to int64) { r.owed, r.last = max(0, r.owed-r.count*(to-r.last)), to }
 	for ; r.next < len(r.byTo.at) && r.byTo.at[r.next].to <= s.from; r.next++ {

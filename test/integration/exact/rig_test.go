@@ -42,9 +42,11 @@ func (b bound) limit() string {
 	return "{ " + text + " }"
 }
 
-// rules is a rule file with a limit per user. While Redis is away everything is refused, so that what is admitted stays exact.
+// rules is a rule file with a limit per user. While Redis is away everything is refused, so that what is admitted stays
+// exact.
 func (b bound) rules() string {
-	return fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n", domain, b.limit())
+	return fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n", domain,
+		b.limit())
 }
 
 // trial is one row: the servers, the callers, and what was found.
@@ -60,18 +62,20 @@ type trial struct {
 	sidecars []*servers.Sidecar
 	gone     int64 // local decisions of sidecars that are gone
 
-	limits   []held // what the history is held against; the first is that of the whole
-	varies   bool   // no one limiter is the ideal of the whole row
-	checks   []func()
-	mayFail  bool  // calls may go without an answer
-	lent     int64 // tokens that were leased
-	holds    bool  // sidecars must decide with leases in this row
-	steady   bool  // callers ask for twice the limit all the time, so its utilisation is judged
-	turns    int64 // how often callers or servers changed what they do
-	notes    []string
-	wall     time.Time // when the row began, with a reading of the monotonic clock
-	problems []string
+	limits  []held // what the history is held against; the first is that of the whole
+	varies  bool   // no one limiter is the ideal of the whole row
+	checks  []func()
+	mayFail bool      // calls may go without an answer
+	lent    int64     // tokens that were leased
+	holds   bool      // sidecars must decide with leases in this row
+	steady  bool      // callers ask for twice the limit all the time, so its utilisation is judged
+	turns   int64     // how often callers or servers changed what they do
+	wall    time.Time // when the row began, with a reading of the monotonic clock
+	findings
 }
+
+// findings are what a row shows: for the table, and what is wrong.
+type findings struct{ notes, problems []string }
 
 // held is a bound and the part of the history that it holds for.
 type held struct {
@@ -162,7 +166,7 @@ func (x *trial) fails(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-// note tells more in the table.
+// note adds text to the row of the table.
 func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }

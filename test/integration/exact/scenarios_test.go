@@ -96,8 +96,8 @@ func bursts(x *trial) {
 	x.under(0, func() { pass(300 * time.Millisecond) })
 }
 
-// moving lets the callers of one sidecar make its key hot, then those of the next ask for twice the limit: what the one before holds
-// must not be missing for long.
+// moving lets the callers of one sidecar make its key hot, then those of the next ask for twice the limit: what the one
+// before holds must not be missing for long.
 func moving(x *trial) {
 	x.begin()
 	for i := range 12 {
@@ -178,8 +178,8 @@ func (x *trial) rollOver(i int) {
 	}
 }
 
-// stopped stops a sidecar for longer than it may hold tokens, while the others leave enough for the counter to fill up. When it goes on, all ask at
-// once: tokens that it held would come on top of a full counter.
+// stopped stops a sidecar for longer than it may hold tokens, while the others leave enough for the counter to fill up.
+// When Redis runs again, all ask at once: tokens that it held would come on top of a full counter.
 func stopped(x *trial) {
 	x.begin()
 	x.under(x.rate(), func() {
@@ -197,7 +197,7 @@ func stopped(x *trial) {
 	})
 }
 
-// hanging stops Redis for a while. When it goes on, all ask at once.
+// hanging stops Redis for a while. When it runs again, all ask at once.
 func hanging(length time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.begin()

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestNothingIsAdmittedBeyondTheLimit is the table: every scenario with every number of sidecars and every algorithm that it runs with.
+// TestNothingIsAdmittedBeyondTheLimit is the table: every scenario with every number of sidecars and every algorithm
+// that it runs with.
 func TestNothingIsAdmittedBeyondTheLimit(t *testing.T) {
 	for _, s := range scenarios() {
 		for _, c := range s.cells() {
@@ -57,16 +58,19 @@ func newTrial(t *testing.T, r row) *trial {
 
 var table []string
 
-const columns = "N\talgorithm\tscenario\tasked\tadmitted\tideal\tover-admitted\tclosest\tfalse refusals\tutilisation\tlocal decisions\tverdict\t"
+const columns = "N\talgorithm\tscenario\tasked\tadmitted\tideal\tover-admitted\tclosest\tfalse " +
+	"refusals\tutilisation\tlocal decisions\tverdict\t"
 
 // Bars of the table.
 const (
 	leastUtilisation = 0.99
-	// Where sidecars decide alone, as many admissions may be missed as utilisation may lack, and each time that callers or servers change
-	// what they do, a part of what the counter holds: it is with sidecars that do not need it now, or is gone with one.
+	// Where sidecars decide alone, as many admissions may be missed as utilisation may lack, and each time that callers
+	// or servers change what they do, a part of what the counter holds: it is with sidecars that do not need it now, or
+	// is gone with one.
 	mostFalse = 1 - leastUtilisation
 	lentPart  = 4
-	// Callers that ask for less than so many times the limit, of twice, are on a machine that is too busy for utilisation to be judged.
+	// Callers that ask for less than so many times the limit, of twice, are on a machine that is too busy for
+	// utilisation to be judged.
 	leastOffered = 1.9
 )
 
@@ -102,7 +106,8 @@ func (x *trial) verdict() {
 	if x.varies {
 		ideal = []any{"-", "-", "-"}
 	}
-	line := fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%v\t%d\t%d\t%v\t%v\t%d\t%s\t", x.n, x.algorithm, x.scenario, r.asked, r.admitted, ideal[0], max(0, r.worst.over()),
+	line := fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%v\t%d\t%d\t%v\t%v\t%d\t%s\t", x.n, x.algorithm, x.scenario, r.asked,
+		r.admitted, ideal[0], max(0, r.worst.over()),
 		r.worst.over(), ideal[1], ideal[2], r.locals, verdict)
 	table = append(table, line)
 	x.Log(strings.ReplaceAll(line, "\t", " | "))
@@ -150,12 +155,14 @@ func (x *trial) judge(r result) {
 		x.fails("no decision was local, so nothing is proved about leases")
 	}
 	x.judgeUse(r)
-	if off := time.Since(x.wall) - time.Duration(time.Now().UnixNano()-x.wall.UnixNano()); off.Abs() > 50*time.Millisecond {
+	if off := time.Since(x.wall) - time.Duration(time.Now().UnixNano()-x.wall.UnixNano()); off.Abs() >
+		50*time.Millisecond {
 		x.fails("the clock of this machine was set by %v while the row ran", off)
 	}
 }
 
-// judgeAnswers notes what was decided without Redis, which refuses everything then, and what was not answered, which only some rows allow.
+// judgeAnswers notes what was decided without Redis, which refuses everything then, and what was not answered, which
+// only some rows allow.
 func (x *trial) judgeAnswers() {
 	x.Helper()
 	failures, admissions := map[string]int{}, 0

@@ -14,15 +14,16 @@ import (
 // seen is what a trial measured.
 type seen struct {
 	answers, degraded int64
-	cancelled         int64         // calls that their callers gave up, where they do
-	late              float64       // part of the answers of the fault, from its first half second on, that took more than 20 ms
-	slow              float64       // part of the answers of the fault that took longer than a sidecar may wait for the store
-	opened            time.Duration // from the fault until an answer that told of the open breaker came; 0: never
-	openBefore        bool          // an answer of the last second before the fault told of an open breaker
-	closed            time.Duration // from the repair until the breaker was closed
-	decided           int64         // tagged charges that the store answered
-	applied           int64         // tagged charges that are in Redis
-	unknown           int64         // calls whose outcome is unknown
+	cancelled         int64 // calls that their callers gave up, where they do
+	// part of the answers of the fault, from its first half second on, that took more than 20 ms
+	late       float64
+	slow       float64       // part of the answers of the fault that took longer than a sidecar may wait for the store
+	opened     time.Duration // from the fault until the first answer with the reason breaker; 0: never
+	openBefore bool          // an answer of the last second before the fault had the reason breaker
+	closed     time.Duration // from the repair until the breaker was closed
+	decided    int64         // tagged charges that the store answered
+	applied    int64         // tagged charges that are in Redis
+	unknown    int64         // calls whose outcome is unknown
 }
 
 const (
@@ -71,23 +72,24 @@ func (x *trial) gather() {
 	s.unknown = x.unknown()
 }
 
-// gaveUp says whether the caller did not wait for this answer. What it would have been is unknown.
+// gaveUp reports whether the caller did not wait for this answer. What it would have been is unknown.
 func (x *trial) gaveUp(a *answer) bool { return x.leaves && status.Code(a.err) == codes.Canceled }
 
-// common is the bar of every row: no errors, no empty answers, no panics, each decision executed at most once, the failure
-// policies kept, and each degraded answer counted.
+// common is the bar of every row: no errors, no empty answers, no panics, each decision executed at most once, the
+// failure policies kept, and each degraded answer counted.
 func (x *trial) common() {
 	x.Helper()
 	x.answered()
 	x.keptPolicies()
 	x.keptShare()
 	if n := x.grown("spillway_degraded_decisions_total"); n < x.seen.degraded || n > x.seen.degraded+x.seen.cancelled {
-		x.fails("%d degraded decisions counted, %d answers say so and %d were not waited for", n, x.seen.degraded, x.seen.cancelled)
+		x.fails("%d degraded decisions counted, %d answers say so and %d were not waited for", n, x.seen.degraded,
+			x.seen.cancelled)
 	}
 	x.executedOnce(x.counters(), x.seen.unknown+x.seen.cancelled+x.lateReplies())
 }
 
-// answered checks that every request got an answer that says something.
+// answered checks that every request got an answer with a code.
 func (x *trial) answered() {
 	x.Helper()
 	errors := map[string]int{}
@@ -113,7 +115,8 @@ func (x *trial) answered() {
 	}
 }
 
-// keptPolicies checks that the store's answers belong to their key, and that what it did not decide was decided as the rule says.
+// keptPolicies checks that the store's answers belong to their key, and that what it did not decide was decided by the
+// rule's policy.
 func (x *trial) keptPolicies() {
 	x.Helper()
 	bad := map[string]int{}
@@ -130,7 +133,8 @@ func (x *trial) keptPolicies() {
 		if a.code != want {
 			bad[fmt.Sprintf("%s under %s (degraded %q)", a.code, domain, a.degraded)]++
 		}
-		if used := limitOf - int64(a.remaining) - x.tags[a.key]; a.degraded == "" && (used < 0 || used >= tag) && !x.lost(a.key) {
+		if used := limitOf - int64(a.remaining) - x.tags[a.key]; a.degraded == "" && (used < 0 || used >= tag) &&
+			!x.lost(a.key) {
 			bad["answers of another key"]++
 		}
 	}
@@ -151,13 +155,15 @@ func (x *trial) slip() (most time.Duration) {
 	return most
 }
 
-// seconds are those in which a key was admitted, by key and time. Only answers count that surely fell into one second, on the clocks of Redis and of the sidecar.
+// seconds are those in which a key was admitted, by key and time. Only answers count that surely fell into one second,
+// on the clocks of Redis and of the sidecar.
 func (x *trial) seconds() map[[2]int64]*second {
 	all, slip := map[[2]int64]*second{}, x.slip()
 	for i := range x.all {
 		a := &x.all[i]
 		end := a.at.Add(a.took)
-		if domainOf(a.key) != "share" || a.err != nil || a.code != ratelimitv3.RateLimitResponse_OK || end.Add(slip).Unix() != a.at.Add(-slip).Unix() {
+		if domainOf(a.key) != "share" || a.err != nil || a.code != ratelimitv3.RateLimitResponse_OK ||
+			end.Add(slip).Unix() != a.at.Add(-slip).Unix() {
 			continue
 		}
 		at := [2]int64{int64(a.key), a.at.Unix()}
@@ -197,8 +203,8 @@ func (x *trial) worstSecond() (local, store int) {
 	return local, store
 }
 
-// keptShare checks that a key of domain share was admitted at most its limit in each second by the store, and at most that locally:
-// the share begins with nothing counted.
+// keptShare checks that a key of domain share was admitted at most its limit in each second by the store, and at most
+// that locally: the share begins with nothing counted.
 func (x *trial) keptShare() {
 	x.Helper()
 	local, store := x.worstSecond()
@@ -234,7 +240,8 @@ func (x *trial) patient(part float64) {
 	x.Helper()
 	x.note("%.2f %% beyond patience", 100*x.seen.slow)
 	if x.seen.slow > part {
-		x.misses("%.2f %% of the answers took longer than the store's patience, at most %.2f %%", 100*x.seen.slow, 100*part)
+		x.misses("%.2f %% of the answers took longer than the store's patience, at most %.2f %%", 100*x.seen.slow,
+			100*part)
 	}
 }
 

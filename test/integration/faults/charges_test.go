@@ -2,13 +2,14 @@ package faults
 
 import "slices"
 
-// tally is what the answers for one key tell about its counter.
+// tally sums up the answers for one key.
 type tally struct {
 	decided int64 // by the store
 	unsure  int64 // of which it is unknown whether the store ran them: once, or not at all
 }
 
-// tallies are those of all keys of the load; keys of domain share have none, because their counters are gone by the end.
+// tallies are those of all keys of the load; keys of domain share have none, because their counters are gone by the
+// end.
 func (x *trial) tallies() []tally {
 	all := make([]tally, keys)
 	for i := range x.all {
@@ -25,8 +26,9 @@ func (x *trial) tallies() []tally {
 	return all
 }
 
-// executedOnce checks that no decision ran twice: what is in Redis is what the store answered, and at most the unknown outcomes and the
-// late ones more, and the tokens of leases that could not be returned. What was decided without the store is not charged to it.
+// executedOnce checks that no decision ran twice: what is in Redis is what the store answered, and at most the unknown
+// outcomes and the late ones more, and the tokens of leases that could not be returned. What was decided without the
+// store is not charged to it.
 func (x *trial) executedOnce(used map[int]int64, unknown int64) {
 	x.Helper()
 	var lost, more, twice int64
@@ -48,7 +50,8 @@ func (x *trial) executedOnce(used map[int]int64, unknown int64) {
 		x.note("%d tokens were not returned", kept)
 	}
 	if more > unknown+kept {
-		x.fails("%d charges are in Redis that no answer tells of, and only %d outcomes are unknown or came late", more, unknown)
+		x.fails("%d charges are in Redis that no answer tells of, and only %d outcomes are unknown or came late", more,
+			unknown)
 	}
 	if twice > kept {
 		x.fails("%d charges are in Redis that no call asked for", twice)

@@ -10,10 +10,18 @@ import (
 
 // clockRows are clocks of the server that jump, through the time that only tests give to the script.
 var clockRows = []row{
-	{id: "X26a", fault: "the clock goes back 1 h", full: clockRun, run: jumping(func(int) time.Duration { return -time.Hour })},
-	{id: "X26b", fault: "the clock goes on 1 h", full: clockRun, run: jumping(func(int) time.Duration { return time.Hour })},
-	{id: "X26c", fault: "the clock goes on 10 years", full: clockRun, run: jumping(func(int) time.Duration { return 3650 * 24 * time.Hour })},
-	{id: "X26d", fault: "the clock flaps by 5 s", full: clockRun, run: jumping(func(step int) time.Duration { return time.Duration(10*(step%2)-5) * time.Second })},
+	{id: "X26a", fault: "the clock goes back 1 h", full: clockRun, run: jumping(func(int) time.Duration {
+		return -time.Hour
+	})},
+	{id: "X26b", fault: "the clock goes on 1 h", full: clockRun, run: jumping(func(int) time.Duration {
+		return time.Hour
+	})},
+	{id: "X26c", fault: "the clock goes on 10 years", full: clockRun, run: jumping(func(int) time.Duration {
+		return 3650 * 24 * time.Hour
+	})},
+	{id: "X26d", fault: "the clock flaps by 5 s", full: clockRun, run: jumping(func(step int) time.Duration {
+		return time.Duration(10*(step%2)-5) * time.Second
+	})},
 }
 
 const (
@@ -25,8 +33,8 @@ const (
 	clockRun    = clockSteps * clockStep // on the clock that only the script sees
 )
 
-// jumping lets a client spend all it can for four minutes, on a clock that is wrong by some time from a moment on, and compares
-// with the same client on a clock that is right.
+// jumping lets a client spend all it can for four minutes, on a clock that is wrong by some time from a moment on, and
+// compares with the same client on a clock that is right.
 func jumping(wrong func(step int) time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.startRedis()
@@ -38,12 +46,14 @@ func jumping(wrong func(step int) time.Duration) func(x *trial) {
 				}
 				return wrong(step)
 			})
-			x.note("%s: %+d admitted, locked out %v, on a right clock %v", kind, got.admitted-right.admitted, got.longest, right.longest)
+			x.note("%s: %+d admitted, locked out %v, on a right clock %v", kind, got.admitted-right.admitted,
+				got.longest, right.longest)
 			if right.admitted > 6*clockCount {
 				x.fails("%s admits %d on a right clock", kind, right.admitted)
 			}
 			if got.admitted > right.admitted+clockCount {
-				x.fails("%s admits %d, %d on a right clock: more than a burst of %d", kind, got.admitted, right.admitted, clockCount)
+				x.fails("%s admits %d, %d on a right clock: more than a burst of %d", kind, got.admitted,
+					right.admitted, clockCount)
 			}
 			// A bucket owes a minute more than all at most, and the next token comes after that.
 			if most := right.longest + clockWindow + clockWindow/clockCount; got.longest > most {
@@ -65,7 +75,8 @@ func (x *trial) spendAll(kind limit.Algorithm, off func(step int) time.Duration)
 	x.do("FLUSHALL")
 	// Counters end at an instant of the server's own clock, so all happens in its future.
 	start := time.Now().Truncate(clockWindow).Add(24*time.Hour + clockWindow/3)
-	charges := []limit.Charge{{Key: "rl1:{clock}", Cost: 1, Limit: limit.Limit{Algorithm: kind, Count: clockCount, Burst: clockCount, Window: clockWindow}}}
+	charges := []limit.Charge{{Key: "rl1:{clock}", Cost: 1, Limit: limit.Limit{Algorithm: kind, Count: clockCount,
+		Burst: clockCount, Window: clockWindow}}}
 	var s spent
 	var last time.Duration
 	for step := range clockSteps {
@@ -76,7 +87,8 @@ func (x *trial) spendAll(kind limit.Algorithm, off func(step int) time.Duration)
 			switch {
 			case err != nil:
 				x.Fatalf("%s at step %d: %v", kind, step, err)
-			case d.RetryAfter < 0 || d.ResetAfter < 0 || d.Remaining < 0 || (d.Outcome == limit.Refused) != (d.RetryAfter > 0):
+			case d.RetryAfter < 0 || d.ResetAfter < 0 || d.Remaining < 0 ||
+				(d.Outcome == limit.Refused) != (d.RetryAfter > 0):
 				x.fails("%s at step %d: %+v", kind, step, d)
 			case d.Outcome == limit.Allowed:
 				s.admitted++

@@ -35,7 +35,8 @@ func (x *trial) startCluster(settings ...string) *servers.RedisCluster {
 	return c
 }
 
-// homes is which master holds each key while the load runs. Those with a short window come and go, so it may take some looks.
+// homes is which master holds each key while the load runs. Those with a short window come and go, so it may take some
+// looks.
 func (x *trial) homes(c *servers.RedisCluster) map[int]*servers.Redis {
 	x.Helper()
 	at := map[int]*servers.Redis{}
@@ -107,7 +108,8 @@ func resharded(x *trial) {
 	}
 }
 
-// minority is a cluster with one of three masters left. It refuses its keys when it finds itself alone; the others are not there.
+// minority is a cluster with one of three masters left. It refuses its keys when it finds itself alone; the others are
+// not there.
 func minority(x *trial) {
 	c := x.startCluster("--appendonly", "yes", "--appendfsync", "no")        // counters outlive the nodes
 	gone := []*servers.Redis{c.Nodes[3], c.Nodes[4], c.Nodes[0], c.Nodes[1]} // replicas first: they must not take over
@@ -121,10 +123,10 @@ func minority(x *trial) {
 		}
 		x.awaitCluster(c)
 	})
-	x.told("cluster")
+	x.alarmNames("cluster")
 }
 
-// uncovered is a cluster that refuses all keys because a slot has no master, though all its servers live.
+// uncovered is a cluster that refuses all keys because a slot lacks a master, though all its servers live.
 func uncovered(x *trial) {
 	c := x.startCluster("--cluster-require-full-coverage", "yes")
 	slot := x.emptySlot(c, c.Nodes[0])
@@ -136,7 +138,7 @@ func uncovered(x *trial) {
 		c.Nodes[0].Do(x, "CLUSTER", "ADDSLOTS", slot)
 		x.awaitCluster(c)
 	})
-	x.told("cluster")
+	x.alarmNames("cluster")
 }
 
 // emptySlot is a slot of a master that holds none of the counters.
@@ -158,9 +160,9 @@ func (x *trial) awaitCluster(c *servers.RedisCluster) {
 	for _, node := range c.Nodes[:3] {
 		client := x.straight(node)
 		servers.Await(x, "the cluster to be well", func() error {
-			told, err := client.ClusterInfo(context.Background()).Result()
-			if err == nil && !strings.Contains(told, "cluster_state:ok") {
-				err = fmt.Errorf("%s tells\n%s", node.Addr, told)
+			info, err := client.ClusterInfo(context.Background()).Result()
+			if err == nil && !strings.Contains(info, "cluster_state:ok") {
+				err = fmt.Errorf("%s reports\n%s", node.Addr, info)
 			}
 			return err
 		})

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// scarceOf is what a key of domain scarce may spend in the whole run. Each is asked five times a second, so it is spent
-	// while the fault lasts.
+	// scarceOf is what a key of domain scarce may spend in the whole run. Each is asked five times a second, so it is
+	// spent while the fault lasts.
 	scarceOf   = 12
 	scarceKeys = 20
 )
@@ -54,8 +54,8 @@ func (s *scarcity) ask(l *load, key int) {
 	s.answers = append(s.answers, a)
 }
 
-// kept checks that no key was admitted more often than its limit allows, that once more for each master that was replaced, and once more
-// on the only sidecar's share, which is the whole limit.
+// kept checks that no key was admitted more often than its limit allows, that once more for each master that was
+// replaced, and once more on the only sidecar's share, which is the whole limit.
 func (s *scarcity) kept(x *trial, failovers int) {
 	x.Helper()
 	admitted := map[int]int{}
@@ -84,8 +84,8 @@ func (s *scarcity) kept(x *trial, failovers int) {
 	}
 }
 
-// replaced is the common bar of a row in which a new master takes over the keys that loses tells: of them it may not know what
-// the old one acknowledged last, which is at most a burst.
+// replaced is the common bar of a row in which a new master takes over the keys that loses returns: of them it may not
+// know what the old one acknowledged last, which is at most a burst.
 func (x *trial) replaced(s *scarcity, failovers int, loses func(key int) bool) {
 	x.Helper()
 	s.kept(x, failovers)
@@ -160,8 +160,8 @@ func (x *trial) degradedSpan() (first, last time.Time) {
 	return first, last
 }
 
-// stallReasons are what calls meet when the machine stalls: they miss their budget, come back all at once, and the breaker opens. Every
-// other reason is about the servers.
+// stallReasons are what calls meet when the machine stalls: they miss their budget, come back all at once, and the
+// breaker opens. Every other reason is about the servers.
 var stallReasons = []string{"timeout", "breaker", "pool", "overload"}
 
 // undisturbed checks that the store decided all answers that are meant, since the fault began.

@@ -11,7 +11,7 @@ import (
 // lifeRows are the faults of the sidecar itself.
 var lifeRows = []row{
 	{id: "X25", fault: "the disk of the log is full", full: 10 * time.Second, run: func(x *trial) {
-		x.begin = servers.StartMuteSidecar
+		x.begin = servers.StartUnreadSidecar
 		x.startRedis()
 		x.startSidecar("REDIS_URL="+x.redis.Addr, "LOG_LEVEL=debug", "LOG_DECISIONS=all")
 		x.tagKeys()

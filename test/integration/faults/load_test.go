@@ -24,12 +24,13 @@ var (
 	rate = either(1000, 200)
 	// keys is how many identities are asked about, each with a counter of its own.
 	keys = either(200, 40)
-	// patience is the caller's deadline. Envoy's is 20 ms, but a caller that gives up does not see how late an answer is; the
-	// store's budget is its own 10 ms with either.
+	// patience is the caller's deadline. Envoy's is 20 ms, but a caller that gives up does not see how late an answer
+	// is; the store's budget is its own 10 ms with either.
 	patience = either(2*time.Second, 30*time.Second)
 )
 
-// either is the first value where time is judged, and the second one where rows run beside each other on a busy machine.
+// either is the first value where time is judged, and the second one where rows run beside each other on a busy
+// machine.
 func either[T any](judged, not T) T {
 	if full {
 		return judged
@@ -37,8 +38,8 @@ func either[T any](judged, not T) T {
 	return not
 }
 
-// domainOf is which rule a key is asked of: one in three of each failure policy. A part of the local ones have a small limit. Keys
-// beyond those of the load are of rows that want to see a limit spent.
+// domainOf is which rule a key is asked of: one in three of each failure policy. A part of the local ones have a small
+// limit. Keys beyond those of the load are of rows that want to see a limit spent.
 func domainOf(key int) string {
 	switch {
 	case key >= keys:
@@ -61,14 +62,14 @@ type answer struct {
 	code      ratelimitv3.RateLimitResponse_Code
 	remaining uint32
 	degraded  string // why it was decided without the store; empty if it was not
-	zero      bool   // says nothing: Envoy would take it for an OK
+	zero      bool   // without a code: Envoy would take it for an OK
 	err       error
 }
 
-// counted says whether the store decided.
+// counted reports whether the store decided.
 func (a *answer) counted() bool { return a.err == nil && a.degraded == "" }
 
-// load is an open loop of requests: the next one leaves on time whatever became of the last.
+// load is an open loop of requests: the next one leaves on time, also while the last one waits.
 type load struct {
 	clients []ratelimitv3.RateLimitServiceClient // asked in turns
 	asked   atomic.Int64
@@ -153,7 +154,8 @@ func (l *load) request(n int) answer {
 func (l *load) ask(ctx context.Context, key int, hits uint32) answer {
 	request := &ratelimitv3.RateLimitRequest{
 		Domain: domainOf(key), HitsAddend: hits,
-		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprintf("k%d", key)}}}},
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprintf("k%d", key)}}}},
 	}
 	a := answer{at: time.Now(), key: key}
 	got, err := l.clients[l.asked.Add(1)%connections].ShouldRateLimit(ctx, request)
@@ -163,7 +165,8 @@ func (l *load) ask(ctx context.Context, key int, hits uint32) answer {
 	}
 	a.code = got.GetOverallCode()
 	a.degraded = got.GetDynamicMetadata().GetFields()["degraded"].GetStringValue()
-	a.zero = a.code == ratelimitv3.RateLimitResponse_UNKNOWN || len(got.GetStatuses()) != 1 || got.GetStatuses()[0].GetCode() != a.code
+	a.zero = a.code == ratelimitv3.RateLimitResponse_UNKNOWN || len(got.GetStatuses()) != 1 ||
+		got.GetStatuses()[0].GetCode() != a.code
 	if !a.zero {
 		a.remaining = got.GetStatuses()[0].GetLimitRemaining()
 	}

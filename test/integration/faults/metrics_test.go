@@ -44,7 +44,7 @@ func (x *trial) changes(labels ...string) int64 {
 	return x.grownSick("spillway_breaker_transitions_total", labels...)
 }
 
-// unknownAnswers is unknown by what the answers say, for a sidecar that cannot be asked any more.
+// unknownAnswers is unknown from the answers alone, for a sidecar whose metrics are gone.
 func (x *trial) unknownAnswers() (n int64) {
 	for i := range x.all {
 		if slices.Contains(unknownReasons, x.all[i].degraded) {

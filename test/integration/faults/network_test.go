@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	poolSize    = 8 + 8 + 1              // connections of a sidecar, as shipped: for batches, for cold commands, one subscription
+	// connections of a sidecar, as shipped: for batches, for cold commands, one subscription
+	poolSize    = 8 + 8 + 1
 	dialTimeout = 500 * time.Millisecond // of a connection that does not greet back, as shipped
 )
 
@@ -17,7 +18,8 @@ const (
 var networkRows = []row{
 	{id: "X4", fault: "replies 4 ± 2 ms late, within the budget", full: time.Minute, run: func(x *trial) {
 		x.startBehindProxy()
-		x.during(x.network(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond}))
+		x.during(x.network(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond,
+			Jitter: 2 * time.Millisecond}))
 		x.common()
 		x.late(0.01)
 		x.keepsClosed()
@@ -38,21 +40,22 @@ var networkRows = []row{
 	}},
 	{id: "X6a", fault: "a black hole", short: 3 * time.Second, full: 10 * time.Second, run: stuck(servers.BlackHole)},
 	{id: "X6b", fault: "half-closed connections", full: 10 * time.Second, run: stuck(servers.HalfClose)},
-	{id: "X7", fault: "resets in replies, slices, single bytes", full: 2 * time.Minute, run: func(x *trial) {
-		x.startBehindProxy()
-		x.during(func() {
-			x.proxy.Set(servers.Fault{Mode: servers.ResetReplies, Share: 0.02})
-			pass(x.length / 3)
-			x.proxy.Set(servers.Fault{Mode: servers.Slices, Delay: 200 * time.Microsecond})
-			pass(x.length / 3)
-			x.proxy.Set(servers.Fault{Mode: servers.OneByte})
-		}, func() { x.proxy.Set(servers.Fault{}) })
-		x.common()
-		x.patient(0.01)
-		if full && x.seen.decided < 100_000 {
-			x.misses("only %d tagged answers came from the store, want 100,000", x.seen.decided)
-		}
-	}},
+	{id: "X7", fault: "resets in replies, slices, single bytes", full: 2 * time.Minute,
+		run: func(x *trial) {
+			x.startBehindProxy()
+			x.during(func() {
+				x.proxy.Set(servers.Fault{Mode: servers.ResetReplies, Share: 0.02})
+				pass(x.length / 3)
+				x.proxy.Set(servers.Fault{Mode: servers.Slices, Delay: 200 * time.Microsecond})
+				pass(x.length / 3)
+				x.proxy.Set(servers.Fault{Mode: servers.OneByte})
+			}, func() { x.proxy.Set(servers.Fault{}) })
+			x.common()
+			x.patient(0.01)
+			if full && x.seen.decided < 100_000 {
+				x.misses("only %d tagged answers came from the store, want 100,000", x.seen.decided)
+			}
+		}},
 }
 
 // stuck is a network in which connections die without a word: those that did are bounded, and gone soon after.
@@ -76,8 +79,8 @@ func stuck(mode servers.Mode) func(x *trial) {
 	}
 }
 
-// held is how many files and goroutines the sidecar has, without the connections that are in the pool: a pool may grow and
-// shrink within its size.
+// held is how many files and goroutines the sidecar has, without the connections that are in the pool: a pool may grow
+// and shrink within its size.
 func (x *trial) held() (fds, goroutines int64) {
 	x.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", x.sidecar.Process.Process.Pid))

@@ -41,7 +41,8 @@ var pressureRows = []row{
 	}},
 }
 
-// halt takes the processor from the sidecar and gives it back in turn: SIGSTOP needs no rights and works on every machine.
+// halt takes the processor from the sidecar and gives it back in turn: SIGSTOP needs no rights and works on every
+// machine.
 func (x *trial) halt() (begin, repair func()) {
 	pid := x.sidecar.Process.Process.Pid
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -79,8 +80,8 @@ func (x *trial) narrow(perSecond int) {
 	x.proxy.Set(servers.Fault{Mode: servers.Narrow, Bytes: max(1, part), Delay: delay})
 }
 
-// reasons counts the answers that the store did not decide, by reason, among those sent from so long after the fault's begin to its
-// end.
+// reasons counts the answers that the store did not decide, by reason, among those sent from so long after the fault's
+// begin to its end.
 func (x *trial) reasons(after time.Duration) map[string]int {
 	counts := map[string]int{}
 	for i := range x.all {
@@ -92,7 +93,8 @@ func (x *trial) reasons(after time.Duration) map[string]int {
 	return counts
 }
 
-// shed checks that calls beyond what the store answers in time are decided without it for that reason alone, and the others by it.
+// shed checks that calls beyond what the store answers in time are decided without it for that reason alone, and the
+// others by it.
 func (x *trial) shed() {
 	x.Helper()
 	const overload = "overload"
@@ -128,6 +130,7 @@ func (x *trial) shed() {
 		rest += int64(count)
 	}
 	if rest > answers/100 {
-		x.misses("%d of %d calls were decided without the store for another reason than overload, at most 1 %%: %v", rest, answers, others)
+		x.misses("%d of %d calls were decided without the store for another reason than overload, at most 1 %%: %v",
+			rest, answers, others)
 	}
 }

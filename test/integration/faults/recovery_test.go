@@ -5,7 +5,7 @@ import "time"
 // healthy is from when on the store has to decide everything.
 func (x *trial) healthy() time.Time { return x.ended.Add(x.heals) }
 
-// watch is how long the load goes on after that.
+// watch is how long the load continues after that.
 func (x *trial) watch() time.Duration {
 	if full {
 		return 5 * time.Second
@@ -21,8 +21,8 @@ func (x *trial) closes(within time.Duration) {
 	}
 }
 
-// healed checks that the breaker closed in time after the repair and did not open again, and that from then on the store decided
-// everything.
+// healed checks that the breaker closed in time after the repair and did not open again, and that from then on the
+// store decided everything.
 func (x *trial) healed() {
 	x.Helper()
 	x.closes(x.heals)

@@ -16,15 +16,21 @@ import (
 
 // replyRows are the faults of a server that answers, but not with a decision.
 var replyRows = []row{
-	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", full: 10 * time.Second, run: flushed},
-	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second, run: failing("oom", configure("maxmemory", "1", "0"))},
+	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", short: 3 * time.Second, full: 10 * time.Second, run: flushed},
+	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second,
+		run: failing("oom", configure("maxmemory", "1", "0"))},
 	{id: "X16a", fault: "READONLY: it becomes a replica", full: 5 * time.Second, run: failing("readonly", replica)},
-	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second, run: failing("loading", loading, "--appendonly", "no", "--rdbcompression", "no", "--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024")},
-	{id: "X16c", fault: "BUSY in an endless script", full: 2 * time.Second, run: failing("busy", busy, "--busy-reply-threshold", "100")},
-	{id: "X16d", fault: "MISCONF: it cannot save", full: 5 * time.Second, run: failing("misconf", unsaved, "--save", "3600 1", "--stop-writes-on-bgsave-error", "no")},
+	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second,
+		run: failing("loading", loading, "--appendonly", "no", "--rdbcompression", "no", "--key-load-delay", "5000",
+			"--loading-process-events-interval-bytes", "1024")},
+	{id: "X16c", fault: "BUSY in an endless script", full: 2 * time.Second,
+		run: failing("busy", busy, "--busy-reply-threshold", "100")},
+	{id: "X16d", fault: "MISCONF: it cannot save", full: 5 * time.Second, run: failing("misconf", unsaved, "--save",
+		"3600 1", "--stop-writes-on-bgsave-error", "no")},
 	{id: "X16e", fault: "no more clients", full: 5 * time.Second, run: failing("clients", crowded)},
 	{id: "X16f", fault: "NOAUTH: a password appears", full: 5 * time.Second, run: misconfigured("noauth", locked)},
-	{id: "X16g", fault: "NOPERM on the keys of one rule", full: 5 * time.Second, run: misconfigured("noperm", forbidden)},
+	{id: "X16g", fault: "NOPERM on the keys of one rule", full: 5 * time.Second,
+		run: misconfigured("noperm", forbidden)},
 	{id: "X17", fault: "WRONGTYPE: a foreign value under one key", full: 10 * time.Second, run: func(x *trial) {
 		x.emptied = func(key int) bool { return key == foreignKey }
 		misconfigured("wrongtype", foreign)(x)
@@ -40,18 +46,18 @@ type fault struct {
 	hits          func(key int) bool // which keys it is about; nil: all
 }
 
-// failing is a server that cannot do its work and says why: an outage, told of by that reason.
+// failing is a server that cannot do its work and returns the reason: an outage, logged with that reason.
 func failing(reason string, of func(x *trial) fault, settings ...string) func(x *trial) {
 	return func(x *trial) {
 		x.start(settings...)
 		f := of(x)
 		x.outage(f.begin, f.repair)
-		x.told(reason)
+		x.alarmNames(reason)
 	}
 }
 
-// misconfigured is a server that is well, and an operator's mistake: the rules' failure policies decide what it concerns, the
-// breaker stays closed, and nothing else is touched.
+// misconfigured is a server that is well, and an operator's mistake: the rules' failure policies decide what it
+// concerns, the breaker stays closed, and nothing else is touched.
 func misconfigured(reason string, of func(x *trial) fault) func(x *trial) {
 	return func(x *trial) {
 		x.start()
@@ -60,15 +66,15 @@ func misconfigured(reason string, of func(x *trial) fault) func(x *trial) {
 		x.common()
 		x.late(0.01)
 		x.keepsClosed()
-		x.told(reason)
+		x.alarmNames(reason)
 		if f.hits != nil {
 			x.undisturbed("for other keys", func(a *answer) bool { return !f.hits(a.key) })
 		}
 	}
 }
 
-// told checks that the alarm names the reason, and that degraded decisions were counted under it.
-func (x *trial) told(reason string) {
+// alarmNames checks that the alarm names the reason, and that degraded decisions were counted under it.
+func (x *trial) alarmNames(reason string) {
 	x.Helper()
 	label := `reason="` + reason + `"`
 	if x.grownSick("spillway_store_errors_total", label) == 0 {
@@ -97,7 +103,9 @@ func (x *trial) do(args ...any) any {
 // configure is a setting that goes wrong, and back.
 func configure(name, wrong, right string) func(x *trial) fault {
 	return func(x *trial) fault {
-		return fault{begin: func() { x.do("CONFIG", "SET", name, wrong) }, repair: func() { x.do("CONFIG", "SET", name, right) }}
+		return fault{begin: func() { x.do("CONFIG", "SET", name, wrong) }, repair: func() {
+			x.do("CONFIG", "SET", name, right)
+		}}
 	}
 }
 
@@ -135,7 +143,8 @@ func flushed(x *trial) {
 	n := <-flushes
 	evals = x.evals() - evals
 	before, within := x.quantile(0.99, x.began.Add(-usualFor), x.began), x.quantile(0.99, x.began, x.ended)
-	x.note("%d flushes, %d EVALs, p99 %v, before %v", n, evals, within.Round(10*time.Microsecond), before.Round(10*time.Microsecond))
+	x.note("%d flushes, %d EVALs, p99 %v, before %v", n, evals, within.Round(10*time.Microsecond),
+		before.Round(10*time.Microsecond))
 	if evals > n*inFlight {
 		x.fails("%d EVALs for %d flushes, at most %d each", evals, n, inFlight)
 	}
@@ -157,13 +166,16 @@ func (x *trial) evals() (n int64) {
 }
 
 func replica(x *trial) fault {
-	return fault{begin: func() { x.do("REPLICAOF", "127.0.0.1", "1") }, repair: func() { x.do("REPLICAOF", "NO", "ONE") }}
+	return fault{begin: func() { x.do("REPLICAOF", "127.0.0.1", "1") }, repair: func() {
+		x.do("REPLICAOF", "NO", "ONE")
+	}}
 }
 
 // loading is a restart with so much data that it takes the length of the fault: a key is read in 5 ms, and is so long
 // that the server looks after its clients with each.
 func loading(x *trial) fault {
-	x.do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'filler' .. i, ('x'):rep(1024)) end", 0, x.length.Milliseconds()/5)
+	x.do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'filler' .. i, ('x'):rep(1024)) end", 0,
+		x.length.Milliseconds()/5)
 	return fault{
 		begin: func() {
 			x.admin.ShutdownSave(context.Background())
@@ -186,12 +198,14 @@ func busy(x *trial) fault {
 	return fault{
 		begin: func() { go spinner.Eval(context.Background(), "while true do end", nil) },
 		repair: func() {
-			servers.Await(x, "the end of the script", func() error { return x.admin.ScriptKill(context.Background()).Err() })
+			servers.Await(x, "the end of the script", func() error {
+				return x.admin.ScriptKill(context.Background()).Err()
+			})
 		},
 	}
 }
 
-// unsaved is a server that could not save and then is told to mind.
+// unsaved is a server that could not save, and then gets stop-writes-on-bgsave-error.
 func unsaved(x *trial) fault {
 	err := os.Mkdir(filepath.Join(filepath.Dir(x.redis.Socket), "dump.rdb"), 0o700)
 	if err != nil {
@@ -210,11 +224,14 @@ func unsaved(x *trial) fault {
 // crowded is a server that cuts all connections and takes no more.
 func crowded(x *trial) fault {
 	f := configure("maxclients", "1", "10000")(x)
-	return fault{begin: func() { f.begin(); x.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }, repair: f.repair}
+	return fault{begin: func() {
+		f.begin()
+		x.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	}, repair: f.repair}
 }
 
-// locked is a server that gets a password that the sidecar was not told. Connections that are there keep their rights, so they are cut
-// one at a time: all at once would be an outage of its own.
+// locked is a server that gets a password that the sidecar lacks. Connections that are there keep their rights, so they
+// are cut one at a time: all at once would be an outage of its own.
 func locked(x *trial) fault {
 	f := configure("requirepass", "sesame", "")(x)
 	return fault{repair: f.repair, begin: func() {

@@ -20,7 +20,7 @@ import (
 const (
 	// limitOf is the limit of all keys but those of domain share: so high that no request is refused.
 	limitOf = 1_000_000_000
-	// tag sets the counters of keys apart: key n starts with n tags used, so what is left tells whose answer it is.
+	// tag sets the counters of keys apart: key n starts with n tags used, so what is left identifies the key.
 	tag = 10_000
 	// shareOf is the limit per second of the keys of domain share, which are asked five times a second.
 	shareOf = 2
@@ -30,10 +30,13 @@ const (
 func ruleFiles() map[string]string {
 	files := map[string]string{}
 	for _, policy := range []string{"open", "closed", "local"} {
-		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 3650d, algorithm: fixed_window}}]", policy, policy, limitOf)
+		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 3650d, "+
+			"algorithm: fixed_window}}]", policy, policy, limitOf)
 	}
-	files["share"] = fmt.Sprintf("rules: [{name: share, scope: user, on_failure: local, limit: {count: %d, per: 1s, algorithm: fixed_window}}]", shareOf)
-	files["scarce"] = fmt.Sprintf("rules: [{name: scarce, scope: user, on_failure: local, limit: {count: %d, per: 3650d, algorithm: fixed_window}}]", scarceOf)
+	files["share"] = fmt.Sprintf("rules: [{name: share, scope: user, on_failure: local, limit: {count: %d, per: 1s, "+
+		"algorithm: fixed_window}}]", shareOf)
+	files["scarce"] = fmt.Sprintf("rules: [{name: scarce, scope: user, on_failure: local, limit: {count: %d, per: "+
+		"3650d, algorithm: fixed_window}}]", scarceOf)
 	return files
 }
 
@@ -41,11 +44,12 @@ func ruleFiles() map[string]string {
 type trial struct {
 	*testing.T
 	row
-	length  time.Duration                                // of the fault
-	begin   func(testing.TB, ...string) *servers.Sidecar // starts the sidecar; nil: servers.StartSidecar
-	leaves  bool                                         // callers hang up in this row
-	heals   time.Duration                                // after the repair the store decides everything from then on; 0: the row does not look at that
-	emptied func(key int) bool                           // keys whose counters begin anew in this row; nil: none
+	length time.Duration                                // of the fault
+	begin  func(testing.TB, ...string) *servers.Sidecar // starts the sidecar; nil: servers.StartSidecar
+	leaves bool                                         // callers hang up in this row
+	// after the repair the store decides everything from then on; 0: the row does not look at that
+	heals   time.Duration
+	emptied func(key int) bool // keys whose counters begin anew in this row; nil: none
 
 	redis    *servers.Redis       // nil where the row has servers of its own
 	admin    *redis.Client        // straight to redis, past the proxy
@@ -55,6 +59,16 @@ type trial struct {
 	started  time.Time // just before the sidecar
 	load     *load
 
+	moments
+	seen   seen
+	all    []answer
+	wrong  []string // bounds on decisions that do not hold
+	missed []string // bounds on time that do not hold
+	notes  []string // for the table
+}
+
+// moments are what was read at which time.
+type moments struct {
 	tags   map[int]int64 // what each key had used when the load began
 	before metrics       // when the load began
 	sick   metrics       // when the fault began
@@ -63,11 +77,6 @@ type trial struct {
 	after  metrics       // when all answers were there
 	began  time.Time     // of the fault
 	ended  time.Time     // when the servers were well again
-	seen   seen
-	all    []answer
-	wrong  []string // bounds on decisions that do not hold
-	missed []string // bounds on time that do not hold
-	notes  []string // for the table
 }
 
 // fails notes a decision that is wrong.
@@ -83,7 +92,7 @@ func (x *trial) misses(format string, args ...any) {
 	x.missed = append(x.missed, fmt.Sprintf(format, args...))
 }
 
-// note tells more in the table.
+// note adds text to the row of the table.
 func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }
@@ -108,7 +117,8 @@ func (x *trial) startBehindProxy(env ...string) {
 // startRedis starts a Redis whose counters outlive it.
 func (x *trial) startRedis(settings ...string) {
 	x.Helper()
-	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it told.
+	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it
+	// acknowledged.
 	x.redis = servers.StartRedis(x, append([]string{"--appendonly", "yes", "--appendfsync", "no"}, settings...)...)
 	x.admin = redis.NewClient(&redis.Options{Addr: x.redis.Addr, MaxRetries: -1, PoolSize: 1})
 	x.Cleanup(func() { x.admin.Close() })
@@ -171,8 +181,8 @@ func (x *trial) tagKeys() {
 	}
 }
 
-// awaitHealth lets the load run until the store has decided everything for a second, or, where time is not judged, until the
-// breaker has been closed for a second.
+// awaitHealth lets the load run until the store has decided everything for a second, or, where time is not judged,
+// until the breaker has been closed for a second.
 func (x *trial) awaitHealth() {
 	x.Helper()
 	const degraded = "spillway_degraded_decisions_total"
@@ -187,8 +197,8 @@ func (x *trial) awaitHealth() {
 	x.fails("no second of good health in twenty")
 }
 
-// during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the load. A row
-// that looks at the recovery has some load after it.
+// during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the
+// load. A row that looks at the recovery has some load after it.
 func (x *trial) during(begin, repair func()) {
 	x.Helper()
 	x.sick = x.scrape()

@@ -35,7 +35,8 @@ func (x *trial) startSentinels() *servers.Sentinels {
 	return s
 }
 
-// deposed is a master that another one takes over from while it lives. It becomes a replica, and it is not asked any more.
+// deposed is a master that another one takes over from while it lives. It becomes a replica, and it is not asked any
+// more.
 func deposed(x *trial) {
 	s := x.startSentinels()
 	scarce := x.exhaust()

@@ -38,12 +38,19 @@ var soakFaults = []struct {
 	{"late replies", throughProxy(servers.Fault{Mode: servers.Latency, Delay: time.Second}), wellProxy},
 	{"SIGSTOP", func(x *trial) { x.redis.Hang(x) }, func(x *trial) { x.signal(syscall.SIGCONT) }},
 	{"resets", throughProxy(servers.Fault{Mode: servers.ResetReplies, Share: 0.1}), wellProxy},
-	{"a black hole", throughProxy(servers.Fault{Mode: servers.BlackHole}), func(x *trial) { wellProxy(x); x.proxy.Sever() }},
+	{"a black hole", throughProxy(servers.Fault{Mode: servers.BlackHole}), func(x *trial) {
+		wellProxy(x)
+		x.proxy.Sever()
+	}},
 	{"lost replies", throughProxy(servers.Fault{Mode: servers.DropReplies, Share: 0.05}), wellProxy},
 	{"no scripts", func(x *trial) { x.admin.ScriptFlush(x.Context()) }, func(*trial) {}},
 	{"cut connections", func(x *trial) { x.proxy.Sever() }, func(*trial) {}},
-	{"out of memory", func(x *trial) { x.admin.ConfigSet(x.Context(), "maxmemory", "1") }, func(x *trial) { x.admin.ConfigSet(x.Context(), "maxmemory", "0") }},
-	{hangingUp, func(x *trial) { x.load.cancelAfter.Store(int64(time.Millisecond)) }, func(x *trial) { x.load.cancelAfter.Store(0) }},
+	{"out of memory", func(x *trial) {
+		x.admin.ConfigSet(x.Context(), "maxmemory", "1")
+	}, func(x *trial) { x.admin.ConfigSet(x.Context(), "maxmemory", "0") }},
+	{hangingUp, func(x *trial) {
+		x.load.cancelAfter.Store(int64(time.Millisecond))
+	}, func(x *trial) { x.load.cancelAfter.Store(0) }},
 }
 
 func throughProxy(f servers.Fault) func(x *trial) { return func(x *trial) { x.proxy.Set(f) } }
@@ -58,27 +65,29 @@ func (x *trial) signal(s syscall.Signal) {
 	}
 }
 
-// TestSoak lets one fault after the other happen under load. In the end nothing has piled up, and no decision was wrong. SOAK is
-// how long that takes.
+// TestSoak lets one fault after the other happen under load. In the end nothing has piled up, and no decision was
+// wrong. SOAK is how long that takes.
 func TestSoak(t *testing.T) {
 	round := soakRound
 	if text := os.Getenv("SOAK"); text != "" {
 		whole, err := time.ParseDuration(text)
 		if err != nil {
-			t.Fatalf("SOAK is no duration: %v", err)
+			t.Fatalf("SOAK must be a duration: %v", err)
 		}
 		round = whole / soakRounds
 	}
 	whole := round * soakRounds
-	try(t, row{id: "soak", fault: fmt.Sprintf("%d faults in %v", soakRounds, whole), full: whole, run: func(x *trial) { soaked(x, round, soakRounds) }}, true)
+	try(t, row{id: "soak", fault: fmt.Sprintf("%d faults in %v", soakRounds, whole), full: whole, run: func(x *trial) {
+		soaked(x, round, soakRounds)
+	}}, true)
 }
 
 // soak is a trial with one fault after the other.
 type soak struct {
 	*trial
-	lasted time.Duration // the longest fault
-	hangUp []time.Time   // begin and end of the round in which callers hang up; empty: there was none
-	held   []holding     // after each round
+	lasted     time.Duration // the longest fault
+	cancelling []time.Time   // begin and end of the round in which callers hang up; empty: there was none
+	held       []usage       // after each round
 }
 
 // soaked is that many rounds, and the bounds on them.
@@ -88,7 +97,7 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.began = time.Now()
 	for i := range rounds {
 		s.once(i*len(soakFaults)/rounds%len(soakFaults), round)
-		s.held = append(s.held, x.holding())
+		s.held = append(s.held, x.usage())
 	}
 	x.ended = time.Now()
 	x.finish()
@@ -96,9 +105,9 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.keptPolicies()
 	x.keptShare()
 	x.foresaw(s.lasted + backlog)
-	// A caller that hangs up does not hear what the store decided for it.
+	// A caller that hangs up does not get the store's decision.
 	x.executedOnce(x.counters(), x.seen.unknown+x.lateReplies()+gone)
-	s.keptHolding()
+	s.keptUsage()
 }
 
 // once is one round: a fault for a third of it, then health.
@@ -113,24 +122,24 @@ func (s *soak) once(n int, round time.Duration) {
 	pass(round - round/3)
 	s.awaitHealth()
 	if f.name == hangingUp {
-		s.hangUp = []time.Time{begun, time.Now()}
+		s.cancelling = []time.Time{begun, time.Now()}
 	}
 	s.Logf("%v since the start: %s is over", time.Since(s.began).Round(time.Second), f.name)
 }
 
-// holding is what the sidecar holds at one time.
-type holding struct{ heap, fds, goroutines int64 }
+// usage is what the sidecar holds at one time.
+type usage struct{ heap, fds, goroutines int64 }
 
-// holding looks at the sidecar after a garbage collection. Of files and goroutines it takes the fewest of a second: calls under way
-// have some, and go.
-func (x *trial) holding() holding {
+// usage looks at the sidecar after a garbage collection. Of files and goroutines it takes the fewest of a second:
+// calls under way have some, and go.
+func (x *trial) usage() usage {
 	x.Helper()
 	r, err := http.Get("http://" + x.sidecar.Debug + "/debug/pprof/heap?gc=1")
 	if err != nil {
 		x.Fatalf("collect the sidecar's garbage: %v", err)
 	}
 	r.Body.Close()
-	h := holding{heap: x.scrape().sum("go_memstats_heap_alloc_bytes")}
+	h := usage{heap: x.scrape().sum("go_memstats_heap_alloc_bytes")}
 	h.fds, h.goroutines = x.held()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -141,11 +150,13 @@ func (x *trial) holding() holding {
 	return h
 }
 
-// keptHolding checks that the sidecar holds in the end what it held after the first round: by then every key has been seen.
-func (s *soak) keptHolding() {
+// keptUsage checks that the sidecar holds in the end what it held after the first round: by then every key has been
+// seen.
+func (s *soak) keptUsage() {
 	s.Helper()
 	first, last := s.held[0], s.held[len(s.held)-1]
-	s.note("heap %d, then %d KiB; files %d, %d; goroutines %d, %d", first.heap>>10, last.heap>>10, first.fds, last.fds, first.goroutines, last.goroutines)
+	s.note("heap %d, then %d KiB; files %d, %d; goroutines %d, %d", first.heap>>10, last.heap>>10, first.fds, last.fds,
+		first.goroutines, last.goroutines)
 	if last.heap-first.heap > heapGrowth {
 		s.misses("the heap grew from %d to %d bytes: %v", first.heap, last.heap, s.held)
 	}
@@ -166,13 +177,15 @@ func (s *soak) answeredUnlessGone() (gone int64) {
 	return gone
 }
 
-// hungUp is whether a caller did not wait for its answer, in the round in which they are told to do so.
+// hungUp is whether a caller did not wait for its answer, in the round in which they have to.
 func (s *soak) hungUp(a answer) bool {
-	return status.Code(a.err) == codes.Canceled && len(s.hangUp) > 0 && !a.at.Before(s.hangUp[0]) && !a.at.After(s.hangUp[1])
+	return status.Code(a.err) == codes.Canceled && len(s.cancelling) > 0 && !a.at.Before(s.cancelling[0]) &&
+		!a.at.After(s.cancelling[1])
 }
 
-// foresaw is the oracle of the keys of domain share: it knows of each second what was admitted in it, for sure or perhaps. The store
-// may refuse only when all of that spends the limit. A call that was lost may have run that much later: as long as a fault lasts.
+// foresaw is the oracle of the keys of domain share: it knows of each second what was admitted in it, for sure or
+// perhaps. The store may refuse only when all of that spends the limit. A call that was lost may have run that much
+// later: as long as a fault lasts.
 func (x *trial) foresaw(lost time.Duration) {
 	x.Helper()
 	type second struct {

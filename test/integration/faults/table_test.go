@@ -25,11 +25,12 @@ type row struct {
 
 // matrix is all rows, by what breaks.
 func matrix() []row {
-	return slices.Concat(serverRows, networkRows, replyRows, callerRows, lifeRows, clockRows, sentinelRows, clusterRows, pressureRows)
+	return slices.Concat(serverRows, networkRows, replyRows, callerRows, lifeRows, clockRows, sentinelRows, clusterRows,
+		pressureRows)
 }
 
-// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise seven rows run beside each
-// other and prove what is decided, not how fast.
+// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise eight rows run
+// beside each other and prove what is decided, not how fast.
 const full = servers.Full
 
 // length is how long the fault lasts in this run, 0 where the row is not part of it.
@@ -83,9 +84,11 @@ var table struct {
 	lines []string
 }
 
-const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed after\tdecided\tapplied\tunknown\tverdict\t"
+const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed " +
+	"after\tdecided\tapplied\tunknown\tverdict\t"
 
-// write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the result.
+// write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the
+// result.
 func (x *trial) write(settled bool) {
 	x.Helper()
 	broken := append(x.wrong, x.missed...)
@@ -103,7 +106,8 @@ func (x *trial) write(settled bool) {
 	if notes != "" {
 		verdict += " (" + notes + ")"
 	}
-	fields := []any{x.id, x.fault, x.length, x.seen.answers, x.seen.degraded, fmt.Sprintf("%.2f%%", 100*x.seen.late), span(x.seen.opened), span(x.seen.closed)}
+	fields := []any{x.id, x.fault, x.length, x.seen.answers, x.seen.degraded, fmt.Sprintf("%.2f%%", 100*x.seen.late),
+		span(x.seen.opened), span(x.seen.closed)}
 	fields = append(fields, x.seen.decided, x.seen.applied, x.seen.unknown, verdict)
 	var line strings.Builder
 	for _, f := range fields {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	fleetSize = 20 // stores, each as one sidecar has it
-	atOnce    = 5  // calls of one store at once
+	sidecarCount = 20 // stores, each as one sidecar has it
+	atOnce       = 5  // calls of one store at once
 )
 
 // member is one store of many that share a Redis.
@@ -32,25 +32,25 @@ type member struct {
 // together lets many stores lose one Redis and find it again: they probe one by one, and do not fall over it.
 func together(x *trial) {
 	x.startRedis()
-	var fleet []*member
-	for range fleetSize {
-		fleet = append(fleet, x.newMember())
+	var sidecars []*member
+	for range sidecarCount {
+		sidecars = append(sidecars, x.newMember())
 	}
-	stop := x.press(fleet)
-	servers.Await(x, "decisions for all", func() error { return allDecide(fleet) })
+	stop := x.press(sidecars)
+	servers.Await(x, "decisions for all", func() error { return allDecide(sidecars) })
 	pass(time.Second)
 	x.began = time.Now()
 	x.redis.Kill(x)
 	pass(time.Second)
-	x.probesWithin(fleet, x.length-time.Second)
+	x.probesWithin(sidecars, x.length-time.Second)
 	x.redis.Start(x)
 	x.ended = time.Now()
-	servers.Await(x, "closed breakers", func() error { return allClosed(fleet) })
+	servers.Await(x, "closed breakers", func() error { return allClosed(sidecars) })
 	x.seen.closed = time.Since(x.ended)
 	x.closes(2 * time.Second)
 	pass(10 * time.Second)
 	stop()
-	x.notReopened(fleet)
+	x.notReopened(sidecars)
 }
 
 func (x *trial) newMember() *member {
@@ -80,22 +80,24 @@ func (x *trial) newMember() *member {
 }
 
 // press makes each store spend ten times a second, a few calls at once, one store after the other, until stop.
-func (x *trial) press(fleet []*member) (stop func()) {
+func (x *trial) press(sidecars []*member) (stop func()) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond / fleetSize)
+		tick := time.NewTicker(100 * time.Millisecond / sidecarCount)
 		defer tick.Stop()
-		for n := 0; ; n = (n + 1) % fleetSize {
+		for n := 0; ; n = (n + 1) % sidecarCount {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
 			}
-			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1, Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
+			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1,
+				Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
 			for range atOnce {
 				running.Go(func() {
-					fleet[n].Ask(context.Background(), &limit.Request{Charges: []limit.Charge{charge}, Decisions: make([]limit.Decision, 1)})
+					sidecars[n].Ask(context.Background(), &limit.Request{Charges: []limit.Charge{charge},
+						Decisions: make([]limit.Decision, 1)})
 				})
 			}
 		}
@@ -107,14 +109,14 @@ func (x *trial) press(fleet []*member) (stop func()) {
 }
 
 // probesWithin checks that in that time of the outage each store asks only as a probe, once in each period.
-func (x *trial) probesWithin(fleet []*member, d time.Duration) {
+func (x *trial) probesWithin(sidecars []*member, d time.Duration) {
 	x.Helper()
-	calls, periods := make([]int64, len(fleet)), make([]int64, len(fleet))
-	for i, m := range fleet {
+	calls, periods := make([]int64, len(sidecars)), make([]int64, len(sidecars))
+	for i, m := range sidecars {
 		calls[i], periods[i] = m.calls.Load(), m.halfOpen.Load()
 	}
 	pass(d)
-	for i, m := range fleet {
+	for i, m := range sidecars {
 		n, most := m.calls.Load()-calls[i], m.halfOpen.Load()-periods[i]+1
 		if n > most {
 			x.fails("a store asked %d times in an outage, at most %d probes", n, most)
@@ -123,10 +125,10 @@ func (x *trial) probesWithin(fleet []*member, d time.Duration) {
 }
 
 // notReopened checks that every store stayed with the server, and that they did not storm it.
-func (x *trial) notReopened(fleet []*member) {
+func (x *trial) notReopened(sidecars []*member) {
 	x.Helper()
 	var reopened int64
-	for _, m := range fleet {
+	for _, m := range sidecars {
 		reopened += m.reopened.Load()
 	}
 	if reopened > 0 {
@@ -137,13 +139,13 @@ func (x *trial) notReopened(fleet []*member) {
 		fmt.Sscanf(line, "total_connections_received:%d", &connects)
 	}
 	x.note("%d connections", connects)
-	if connects == 0 || connects > fleetSize*poolSize {
-		x.fails("%d connections, at most %d", connects, fleetSize*poolSize)
+	if connects == 0 || connects > sidecarCount*poolSize {
+		x.fails("%d connections, at most %d", connects, sidecarCount*poolSize)
 	}
 }
 
-func allDecide(fleet []*member) error {
-	for i, m := range fleet {
+func allDecide(sidecars []*member) error {
+	for i, m := range sidecars {
 		if s := m.Stats().Calls; s.Sent == s.Undecided {
 			return fmt.Errorf("store %d: %+v", i, s)
 		}
@@ -151,8 +153,8 @@ func allDecide(fleet []*member) error {
 	return nil
 }
 
-func allClosed(fleet []*member) error {
-	for i, m := range fleet {
+func allClosed(sidecars []*member) error {
+	for i, m := range sidecars {
 		if m.closed.Load() == 0 {
 			return fmt.Errorf("the breaker of store %d is not closed yet", i)
 		}

@@ -31,12 +31,14 @@ type tally struct {
 }
 
 func newTally() tally {
-	return tally{asked: map[string]int{}, admitted: map[string]int{}, degraded: map[string]int{}, failed: map[string]int{}}
+	return tally{asked: map[string]int{}, admitted: map[string]int{}, degraded: map[string]int{},
+		failed: map[string]int{}}
 }
 
-// add adds what another caller was told.
+// add adds another caller's answers.
 func (t *tally) add(other tally) {
-	for _, pair := range [][2]map[string]int{{t.asked, other.asked}, {t.admitted, other.admitted}, {t.degraded, other.degraded}, {t.failed, other.failed}} {
+	for _, pair := range [][2]map[string]int{{t.asked, other.asked}, {t.admitted, other.admitted},
+		{t.degraded, other.degraded}, {t.failed, other.failed}} {
 		for name, n := range pair[1] {
 			pair[0][name] += n
 		}
@@ -54,7 +56,8 @@ func sum(counts map[string]int) (n int) {
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%d asked, %d admitted, %d refused, the slowest answer after %v", sum(t.asked), sum(t.admitted), t.refused, t.slowest.Round(time.Millisecond))
+	return fmt.Sprintf("%d asked, %d admitted, %d refused, the slowest answer after %v", sum(t.asked), sum(t.admitted),
+		t.refused, t.slowest.Round(time.Millisecond))
 }
 
 // caller is a client with a connection of its own.
@@ -96,8 +99,9 @@ func (c *caller) ask(user string) {
 	c.asked[user]++
 	begun := time.Now()
 	got, err := c.client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
-		Domain:      domain,
-		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+		Domain: domain,
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
 	})
 	c.slowest = max(c.slowest, time.Since(begun))
 	if err != nil {
@@ -117,7 +121,7 @@ func (c *caller) ask(user string) {
 	}
 }
 
-// together lets all callers run at once and returns what they were told when the last has ended.
+// together lets all callers run at once and returns their answers when the last has ended.
 func together(callers []*caller, run func(n int, c *caller)) *tally {
 	var running, waiting sync.WaitGroup
 	start := make(chan struct{})

@@ -29,7 +29,8 @@ var topologies = []topology{
 	}},
 	{name: "TLS", start: func(t *testing.T) []string {
 		cert, key := servers.Certificate(t)
-		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+			"--tls-auth-clients", "no")
 		return []string{"REDIS_URL=rediss://" + redis.Addr, "REDIS_TLS_CACERT=" + cert}
 	}},
 	{name: "sentinel", start: func(t *testing.T) []string {
@@ -43,19 +44,22 @@ var topologies = []topology{
 		return []string{"REDIS_TYPE=ring", "REDIS_URL=" + servers.StartRedis(t).Addr + "," + servers.StartRedis(t).Addr}
 	}},
 	{name: "second Redis", start: func(t *testing.T) []string {
-		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" + servers.StartRedis(t).Addr}
+		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" +
+			servers.StartRedis(t).Addr}
 	}, more: ", { count: 1_000_000, per: 1s, name: second }"},
 }
 
 // opening is how early callers come.
 type opening struct {
 	name string
-	come func(t testing.TB, f fleet, addresses []string)
+	come func(t testing.TB, f sidecars, addresses []string)
 }
 
 var openings = []opening{
-	{"when it is ready", func(t testing.TB, f fleet, _ []string) { awaitEach(t, f, func(i int) error { return f[i].Ready() }) }},
-	{"when the port accepts", func(t testing.TB, f fleet, addresses []string) {
+	{"when it is ready", func(t testing.TB, f sidecars, _ []string) {
+		awaitEach(t, f, func(i int) error { return f[i].Ready() })
+	}},
+	{"when the port accepts", func(t testing.TB, f sidecars, addresses []string) {
 		awaitEach(t, f, func(i int) error {
 			conn, err := net.Dial("tcp", addresses[i])
 			if err == nil {
@@ -67,7 +71,7 @@ var openings = []opening{
 }
 
 // awaitEach calls try for all sidecars without a pause until it has succeeded for each.
-func awaitEach(t testing.TB, f fleet, try func(i int) error) {
+func awaitEach(t testing.TB, f sidecars, try func(i int) error) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {
 		var all error
@@ -88,7 +92,7 @@ type wave struct{ callers, users int }
 
 var waves = []wave{{64, 1}, {256, 4}}
 
-// A burst on sidecars that have just been started never gets more than the limit, whatever counts and wherever.
+// A burst on sidecars that have just been started never gets more than the limit, with each algorithm and store.
 func TestABurstOnAColdStartIsExact(t *testing.T) {
 	for _, place := range topologies {
 		t.Run(place.name, func(t *testing.T) {

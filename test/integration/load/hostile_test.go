@@ -15,6 +15,7 @@ import (
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -76,8 +77,8 @@ func wantWithin(t *testing.T, s *servers.Sidecar, when string) {
 	}
 }
 
-// hostile makes values that no other has, of every length up to 300 bytes: parts of keys are kept as they are up to 64 bytes,
-// three times as long where their bytes are escaped, and hashed above.
+// hostile makes values that no other has, of every length up to 300 bytes: parts of keys are kept as they are up to 64
+// bytes, three times as long where their bytes are escaped, and hashed above.
 type hostile struct{ *rand.Rand }
 
 func (h hostile) value() string {
@@ -94,7 +95,8 @@ func (h hostile) value() string {
 }
 
 func (h hostile) descriptor(key string) *ratelimitcommon.RateLimitDescriptor {
-	d := &ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: key, Value: h.value()}}}
+	d := &ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{
+		{Key: key, Value: h.value()}}}
 	if key == "path" && h.IntN(2) == 0 {
 		d.Entries = append(d.Entries, &ratelimitcommon.RateLimitDescriptor_Entry{Key: "user", Value: h.value()})
 	}
@@ -128,7 +130,8 @@ func (c *caller) flood(t *testing.T, keys int, names ...string) {
 // login asks once for one user's logins, and returns whether it is admitted.
 func (c *caller) login(t *testing.T, user string) bool {
 	t.Helper()
-	d := &ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "login", Value: user}}}
+	d := &ratelimitcommon.RateLimitDescriptor{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{
+		{Key: "login", Value: user}}}
 	req := &ratelimitv3.RateLimitRequest{Domain: "hostile", Descriptors: []*ratelimitcommon.RateLimitDescriptor{d}}
 	got, err := ratelimitv3.NewRateLimitServiceClient(c.conn).ShouldRateLimit(context.Background(), req)
 	if err != nil {
@@ -137,8 +140,8 @@ func (c *caller) login(t *testing.T, user string) bool {
 	return got.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 }
 
-// TestAMillionHostileKeys: what clients choose fills no more memory than there is, whichever cache it goes to. What is forgotten for
-// that is counted, and the limits of others hold.
+// TestAMillionHostileKeys: what clients choose fills no more memory than there is, whichever cache it goes to. What is
+// forgotten for that is counted, and the limits of others hold.
 func TestAMillionHostileKeys(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s, c := startHostile(t, redis)
@@ -149,16 +152,14 @@ func TestAMillionHostileKeys(t *testing.T) {
 	redis.Kill(t)
 	c.flood(t, 300_000, "path")
 	wantWithin(t, s, "after 300,000 keys without Redis")
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	for _, name := range []string{"spillway_memory_evicted_total", "spillway_denial_cache_drops_total"} {
 		if m.Sum(name) == 0 {
 			t.Errorf("%s is 0 after the flood", name)
 		}
 	}
-	for _, name := range []string{"spillway_memory_keys", "spillway_memory_bytes", "spillway_memory_evicted_total", "spillway_denial_cache_entries", "spillway_denial_cache_bytes"} {
+	for _, name := range []string{"spillway_memory_keys", "spillway_memory_bytes", "spillway_memory_evicted_total",
+		"spillway_denial_cache_entries", "spillway_denial_cache_bytes"} {
 		t.Logf("%s %d", name, m.Sum(name))
 	}
 	admitted := 0
@@ -172,7 +173,7 @@ func TestAMillionHostileKeys(t *testing.T) {
 	}
 }
 
-// TestHostileKeysWithoutACgroup: GOMEMLIMIT bounds the caches where there is no cgroup.
+// TestHostileKeysWithoutACgroup: GOMEMLIMIT bounds the caches without a cgroup.
 func TestHostileKeysWithoutACgroup(t *testing.T) {
 	const limit = manifestMemory / 5 * 4
 	redis := servers.StartRedis(t)
@@ -182,11 +183,9 @@ func TestHostileKeysWithoutACgroup(t *testing.T) {
 	redis.Kill(t)
 	c.flood(t, 300_000, "path")
 	wantWithin(t, s, "after 300,000 keys without Redis")
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	if bytes := m.Sum("spillway_memory_bytes"); bytes > limit/5 || m.Sum("spillway_memory_evicted_total") == 0 {
-		t.Errorf("the counters take %d bytes, and %d were evicted; want at most a fifth of %d", bytes, m.Sum("spillway_memory_evicted_total"), limit)
+		t.Errorf("the counters take %d bytes, and %d were evicted; want at most a fifth of %d", bytes,
+			m.Sum("spillway_memory_evicted_total"), limit)
 	}
 }

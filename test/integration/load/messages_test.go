@@ -20,6 +20,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -36,7 +37,8 @@ func paths(domain string, n int) *ratelimitv3.RateLimitRequest {
 // empties is a request of n descriptors with nothing in them, which is two bytes for each.
 func empties(n int) *ratelimitv3.RateLimitRequest {
 	nothing := new(ratelimitcommon.RateLimitDescriptor)
-	req := &ratelimitv3.RateLimitRequest{Domain: "hostile", Descriptors: make([]*ratelimitcommon.RateLimitDescriptor, n)}
+	req := &ratelimitv3.RateLimitRequest{Domain: "hostile", Descriptors: make([]*ratelimitcommon.RateLimitDescriptor,
+		n)}
 	for i := range req.Descriptors {
 		req.Descriptors[i] = nothing
 	}
@@ -88,7 +90,8 @@ func TestWhatOneMessageMayBring(t *testing.T) {
 		got := c.decide(t, row.req)
 		over := got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT
 		if over != row.over || len(got.GetStatuses()) != row.statuses {
-			t.Errorf("%s: %v with %d statuses, want over %v with %d", row.name, got.GetOverallCode(), len(got.GetStatuses()), row.over, row.statuses)
+			t.Errorf("%s: %v with %d statuses, want over %v with %d", row.name, got.GetOverallCode(),
+				len(got.GetStatuses()), row.over, row.statuses)
 		}
 		after := excess(t, s)
 		if row.reason != "" && after[row.reason] != before[row.reason]+1 {
@@ -110,10 +113,7 @@ func wantJSONRefused(t *testing.T, s *servers.Sidecar, body string) {
 		t.Fatalf("no decision over /json: %v", err)
 	}
 	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusTooManyRequests || !strings.HasPrefix(string(text), `{"overallCode":"OVER_LIMIT"`) {
 		t.Errorf("/json answers %.60q… with %d %.200s, want 429", body, r.StatusCode, text)
 	}
@@ -121,10 +121,7 @@ func wantJSONRefused(t *testing.T, s *servers.Sidecar, body string) {
 
 func excess(t *testing.T, s *servers.Sidecar) map[string]int64 {
 	t.Helper()
-	m, err := servers.Scrape(s.Debug)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(servers.Scrape(s.Debug))(t)
 	return m.By("spillway_excess_requests_total", "reason")
 }
 
@@ -132,8 +129,9 @@ func excess(t *testing.T, s *servers.Sidecar) map[string]int64 {
 func (c *caller) wantDenied(t *testing.T) {
 	t.Helper()
 	req := &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
-		Source:  &authv3.AttributeContext_Peer{Address: &corev3.Address{}},
-		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Path: "/", Method: "POST", Body: strings.Repeat("x", 2<<20)}},
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{}},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Path: "/", Method: "POST",
+			Body: strings.Repeat("x", 2<<20)}},
 	}}
 	got, err := authv3.NewAuthorizationClient(c.conn).Check(context.Background(), req)
 	if err != nil {
@@ -144,10 +142,12 @@ func (c *caller) wantDenied(t *testing.T) {
 	}
 }
 
-// TestLargeMessagesAtOnce: many clients send the largest messages at once. Every one is decided, within the memory of the manifests.
+// TestLargeMessagesAtOnce: many clients send the largest messages at once. Every one is decided, within the memory of
+// the manifests.
 func TestLargeMessagesAtOnce(t *testing.T) {
 	s, _ := startHostile(t, servers.StartRedis(t))
-	requests := []*ratelimitv3.RateLimitRequest{empties(2_090_000), crowded(500_000), paths("hostile", 10_000), empties(10_000)}
+	requests := []*ratelimitv3.RateLimitRequest{empties(2_090_000), crowded(500_000), paths("hostile", 10_000),
+		empties(10_000)}
 	var all sync.WaitGroup
 	for i := range 16 {
 		c := dial(t, s.GRPC)
@@ -165,8 +165,8 @@ func TestLargeMessagesAtOnce(t *testing.T) {
 
 var scriptCalls = regexp.MustCompile(`cmdstat_evalsha?:calls=(\d+)`)
 
-// TestManyChargesLeaveRedisToOthers: a request of 10,000 charges goes to Redis in calls of at most 128, so that other clients get their
-// replies in between.
+// TestManyChargesLeaveRedisToOthers: a request of 10,000 charges goes to Redis in calls of at most 128, so that other
+// clients get their replies in between.
 func TestManyChargesLeaveRedisToOthers(t *testing.T) {
 	redis := servers.StartRedis(t)
 	_, c := startHostile(t, redis)

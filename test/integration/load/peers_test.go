@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -127,10 +128,7 @@ func (c *caller) expectDecision(t *testing.T) {
 func peersEnv(t *testing.T) []string {
 	t.Helper()
 	folder := t.TempDir()
-	err := os.WriteFile(filepath.Join(folder, "hostile.yaml"), []byte(peersRules), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "hostile.yaml"), []byte(peersRules), 0o600))
 	return []string{"RULES=" + folder}
 }
 
@@ -227,7 +225,8 @@ func callsOf(count int, block func() []byte, each func(*client, uint32) error) f
 	return func(conn net.Conn) error {
 		c := greet(conn)
 		for i := range count {
-			err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block(), EndHeaders: true})
+			err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block(),
+				EndHeaders: true})
 			if err != nil {
 				return err
 			}
@@ -271,7 +270,8 @@ func unfinished(size int) func(*client, uint32) error {
 // announce sends the length of the message of each of 80 calls, and waits until the server allows that much.
 func (c *client) announce(size int) error {
 	for i := range 80 {
-		err := c.WriteData(uint32(2*i+1), false, []byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)})
+		err := c.WriteData(uint32(2*i+1), false, []byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8),
+			byte(size)})
 		if err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ const (
 	domain = "load"
 	// window is that of all limits: no window ends, and no token comes back, while a test runs.
 	window = "365d"
-	// fleetSize is how many sidecars share a Redis.
-	fleetSize = 2
+	// sidecarCount is how many sidecars share a Redis.
+	sidecarCount = 2
 )
 
 // algorithms are all that a rule may name.
@@ -28,14 +28,15 @@ var algorithms = []string{"token_bucket", "sliding_window", "fixed_window", "sli
 
 // perUser is a rule file with one limit for every user.
 func perUser(count int, algorithm string) string {
-	return fmt.Sprintf("domain: %s\nrules:\n  - { name: each, scope: user, limits: [{ count: %d, per: %s, algorithm: %s }] }\n", domain, count, window, algorithm)
+	return fmt.Sprintf("domain: %s\nrules:\n  - { name: each, scope: user, limits: [{ count: %d, per: %s, "+
+		"algorithm: %s }] }\n", domain, count, window, algorithm)
 }
 
-// fleet is sidecars that share a store.
-type fleet []*servers.Sidecar
+// sidecars share a store.
+type sidecars []*servers.Sidecar
 
 // launch starts sidecars on a rule file, each with its environment, and does not wait for them.
-func launch(t testing.TB, rules string, env func(i int) []string) fleet {
+func launch(t testing.TB, rules string, env func(i int) []string) sidecars {
 	t.Helper()
 	servers.SidecarBin(t)
 	file := filepath.Join(t.TempDir(), "load.yaml")
@@ -43,15 +44,15 @@ func launch(t testing.TB, rules string, env func(i int) []string) fleet {
 	if err != nil {
 		t.Fatalf("write the rules: %v", err)
 	}
-	var all fleet
-	for i := range fleetSize {
+	var all sidecars
+	for i := range sidecarCount {
 		all = append(all, servers.LaunchSidecar(t, append([]string{"RULES=" + file}, env(i)...)...))
 	}
 	return all
 }
 
 // ready waits until all sidecars are.
-func (f fleet) ready(t testing.TB) {
+func (f sidecars) ready(t testing.TB) {
 	t.Helper()
 	for _, s := range f {
 		servers.Await(t, "the sidecar's readiness", s.Ready)
@@ -59,7 +60,7 @@ func (f fleet) ready(t testing.TB) {
 }
 
 // begin starts sidecars on a Redis and waits until they are ready.
-func begin(t testing.TB, redis *servers.Redis, rules string) fleet {
+func begin(t testing.TB, redis *servers.Redis, rules string) sidecars {
 	t.Helper()
 	f := launch(t, rules, func(int) []string { return []string{"REDIS_URL=" + redis.Addr} })
 	f.ready(t)
@@ -67,7 +68,7 @@ func begin(t testing.TB, redis *servers.Redis, rules string) fleet {
 }
 
 // callers makes so many of them, spread evenly over the sidecars and connected.
-func (f fleet) callers(t testing.TB, n int) []*caller {
+func (f sidecars) callers(t testing.TB, n int) []*caller {
 	t.Helper()
 	var all []*caller
 	for i := range n {
@@ -79,13 +80,14 @@ func (f fleet) callers(t testing.TB, n int) []*caller {
 }
 
 // byRedis fails unless Redis made every decision, and reports what the metrics show otherwise.
-func (f fleet) byRedis(t testing.TB, got *tally) {
+func (f sidecars) byRedis(t testing.TB, got *tally) {
 	t.Helper()
 	if len(got.failed) > 0 {
 		t.Errorf("calls failed: %v", got.failed)
 	}
 	if len(got.degraded) > 0 {
-		t.Errorf("%d of %d answers were made without Redis, by reason: %v", sum(got.degraded), sum(got.asked), got.degraded)
+		t.Errorf("%d of %d answers were made without Redis, by reason: %v", sum(got.degraded), sum(got.asked),
+			got.degraded)
 	}
 	for i, s := range f {
 		m, err := servers.Scrape(s.Debug)
@@ -130,7 +132,8 @@ func evidence(m servers.Metrics) string {
 		fmt.Sprintf("store calls by outcome %v", m.By("spillway_store_calls_total", "outcome")),
 		fmt.Sprintf("breaker rejected %d", m.Sum("spillway_breaker_rejected_total")),
 	}
-	for _, name := range []string{"spillway_redis_requests_total", "spillway_redis_undecided_total", "spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
+	for _, name := range []string{"spillway_redis_requests_total", "spillway_redis_undecided_total",
+		"spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
 		lines = append(lines, fmt.Sprintf("%s %d", name, m.Sum(name)))
 	}
 	return strings.Join(lines, "; ")

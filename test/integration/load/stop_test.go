@@ -12,8 +12,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis. Requests whose patience ends
-// meanwhile go by their policies, and no more than those are admitted beyond the limit.
+// A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis. Requests whose patience
+// ends meanwhile go by their policies, and no more than those are admitted beyond the limit.
 func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) { row(stopSidecars).judge(t) }
 
 func stopSidecars(t testing.TB, redis *servers.Redis) {
@@ -54,7 +54,7 @@ func stopSidecars(t testing.TB, redis *servers.Redis) {
 }
 
 // keepsClosed fails if a breaker opened.
-func (f fleet) keepsClosed(t testing.TB) {
+func (f sidecars) keepsClosed(t testing.TB) {
 	t.Helper()
 	for i, s := range f {
 		m, err := servers.Scrape(s.Debug)

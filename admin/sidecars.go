@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spillway-mesh/spillway/admin/live"
+	"github.com/spillway-mesh/spillway/httpapi"
+)
+
+// SidecarList is every sidecar that shares the store.
+type SidecarList struct {
+	Sidecars []SidecarView `json:"sidecars"`
+	Agree    bool          `json:"rules_agree"` // all have the same rules
+	Rules    []string      `json:"rules"`       // the hashes of the rules in use
+}
+
+// SidecarView is a sidecar that lives.
+type SidecarView struct {
+	ID       string    `json:"id"`
+	Self     bool      `json:"self"` // it is the one that answers
+	Host     string    `json:"host"`
+	Version  string    `json:"version"`
+	Rules    string    `json:"rules"` // the hash of its rules; empty: it has none
+	Domains  []string  `json:"domains"`
+	Started  time.Time `json:"started"`
+	Loaded   time.Time `json:"loaded,omitzero"` // when its rules came into use
+	Degraded []string  `json:"degraded"`        // what does not work as it should
+	// the management server that its rules come from; not there where they come from files alone
+	XDS *XDSState `json:"xds,omitempty"`
+}
+
+// fleet serves GET /v1/fleet.
+func (a *API) sidecars(ctx context.Context, _ *httpapi.None) (*SidecarList, error) {
+	sidecars, err := a.Sidecars(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view := &SidecarList{Sidecars: sidecars}
+	for _, s := range sidecars {
+		view.Rules = append(view.Rules, s.Rules)
+	}
+	slices.Sort(view.Rules)
+	view.Rules = slices.Compact(view.Rules)
+	view.Agree = len(view.Rules) < 2
+	return view, nil
+}
+
+const topWithin = 2 * time.Second // for the other sidecars to answer
+
+// topRequest asks for a ranking.
+type topRequest struct {
+	Domain string `query:"domain"`                     // one domain alone
+	Rule   string `query:"rule"`                       // one rule alone
+	Limit  int    `query:"limit" in:"1..1000" or:"20"` // how many of each list
+	All    bool   `query:"fleet"`                      // asks all sidecars that share the store
+}
+
+// TopView is the keys that are asked for and refused most.
+type TopView struct {
+	Since    time.Time     `json:"since"`          // since when it is counted: one to two minutes
+	Every    int64         `json:"sampled_one_in"` // one decision in so many is counted, as so many
+	Sidecars int           `json:"sidecars"`       // how many sidecars are in it
+	Missing  []string      `json:"missing"`        // sidecars that live and did not answer
+	Asked    []live.Ranked `json:"asked"`          // keys that are asked for most
+	Refused  []live.Ranked `json:"refused"`        // keys that are refused most
+}
+
+// TopOfAll is the rankings of all sidecars, and the names of those that did not answer.
+type TopOfAll func(ctx context.Context) (all []live.Ranking, missing []string, err error)
+
+// top serves GET /v1/top.
+func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
+	if a.Top == nil {
+		return nil, httpapi.NewProblem(http.StatusNotFound, "ADMIN_TOP_KEYS is 0, so there is no sketch of the keys")
+	}
+	view := &TopView{Sidecars: 1}
+	ranking := a.Top.Ranking()
+	if in.All {
+		ctx, cancel := context.WithTimeout(ctx, topWithin)
+		defer cancel()
+		all, missing, err := a.TopOfAll(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ranking, view.Sidecars, view.Missing = live.Merge(all), len(all), missing
+	}
+	view.Since, view.Every = ranking.Since, ranking.Every
+	view.Asked, view.Refused = in.shown(ranking.Asked), in.shown(ranking.Refused)
+	return view, nil
+}
+
+// shown is the first of a list that are of the domain and the rule that were asked for.
+func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
+	var some []live.Ranked
+	for _, one := range list {
+		asked := (in.Domain == "" || one.Domain == in.Domain) && (in.Rule == "" || one.Rule == in.Rule)
+		if asked && len(some) < in.Limit {
+			some = append(some, one)
+		}
+	}
+	return some
+}

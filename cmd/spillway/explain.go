@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newExplain() *cobra.Command {
+	n := &noun{name: "explain", api: sidecarAPI, verbs: []verb{{
+		use: "explain [PATH]", short: "Show what a request would get, and why", run: explain, flags: addRequest,
+		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and
+what beat it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to
+PATH, or a RateLimitRequest as JSON on standard input without PATH.
+
+It exits with 1 if the request would be refused.`,
+	}}}
+	return n.word("explain", "explain [PATH]", "explain /search --method POST --peer 192.0.2.7\nexplain <request.json")
+}
+
+func addRequest(cmd *cobra.Command) {
+	cmd.Flags().String("method", http.MethodGet, "method of the request")
+	cmd.Flags().String("peer", "", "address of the connection's other end")
+	cmd.Flags().String("host", "", "host of the request")
+	cmd.Flags().String("principal", "", "principal of the peer's certificate")
+	cmd.Flags().StringToString("header", nil, "headers, as name=value")
+}
+
+// requestOf is the request that the arguments or the standard input describe.
+func (s *session) requestOf(args []string) object {
+	if len(args) == 0 {
+		var request json.RawMessage
+		err := json.NewDecoder(s.cmd.InOrStdin()).Decode(&request)
+		if err != nil {
+			s.fail(fmt.Errorf("read a RateLimitRequest from standard input: %w", err))
+		}
+		return object{"rls": request}
+	}
+	request := object{"path": args[0]}
+	for _, name := range []string{"method", "peer", "host", "principal"} {
+		if value := s.flag(name); value != "" {
+			request[name] = value
+		}
+	}
+	if s.domain != "" {
+		request["domain"] = s.domain
+	}
+	if headers, _ := s.cmd.Flags().GetStringToString("header"); len(headers) > 0 {
+		request["headers"] = headers
+	}
+	return object{"http": request}
+}
+
+func explain(s *session, args []string) {
+	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
+	s.print(o, func() {
+		s.line("%s", verdict(o))
+		if c := inner(o, "client"); c != nil {
+			s.line("client: %s", clientWords(c))
+		}
+		s.showAttributes(o)
+		if rows := objects(o, "charges"); len(rows) > 0 {
+			s.line("\ncounters")
+			s.table(rows,
+				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
+				KEY key`))
+		}
+		if rows := objects(o, "considered"); len(rows) > 0 {
+			s.line("\nrules that could apply")
+			s.table(rows, columns(`WON won:orNo state | WHAT what | NAME :named | SCOPE scope | ACTION action | AT at |
+				BEATEN BY :beatenBy`))
+		}
+		s.line("\nanswers\n  rls        %s\n  ext_authz  %s", door(o, "rls"), door(o, "ext_authz"))
+	})
+	s.found(isTrue(o, "verdict.refused"))
+}
+
+// verdict is what the request gets, and by which rule.
+func verdict(o object) string {
+	d, domain := inner(o, "verdict"), plain(text(o, "domain"))
+	all := fmt.Sprintf("%s (%s)", plain(text(d, "outcome")), text(d, "status"))
+	if rule := text(d, "rule"); rule != "" {
+		all += " by " + plain(rule)
+	}
+	switch {
+	case domain == "":
+		all += ": the request names no domain, and the sidecar has no DEFAULT_DOMAIN"
+	case !isTrue(o, "known"):
+		all += " in " + domain + ", which has no rules"
+	default:
+		all += " in " + domain
+	}
+	if reason := text(d, "reason"); reason != "" {
+		all += ": " + plain(reason)
+	}
+	if d["retry_after"] != nil {
+		all += ", again in " + span(d["retry_after"])
+	}
+	if degraded := text(d, "degraded"); degraded != "" {
+		all += ", degraded: " + plain(degraded)
+	}
+	return all
+}
+
+func clientWords(c object) string {
+	who := names(c, "user", "tenant", "tier", "api_key", "address")
+	if who == "" {
+		return "unknown: neither a peer nor a header shows who it is"
+	}
+	proof := "not authenticated"
+	if isTrue(c, "authenticated") {
+		proof = "authenticated"
+	}
+	return fmt.Sprintf("%s, by %s, %s", who, plain(text(c, "evidence")), proof)
+}
+
+// showAttributes prints what is known of the request, and how servers may read its path.
+func (s *session) showAttributes(o object) {
+	for _, a := range objects(o, "attributes") {
+		from := ""
+		if a["descriptor"] != nil {
+			from = fmt.Sprintf(" (descriptor %s)", text(a, "descriptor"))
+		}
+		s.line("%s: %s%s", plain(text(a, "name")), plain(text(a, "value")), from)
+	}
+	if readings, _ := o["readings"].([]any); len(readings) > 1 {
+		s.line("the path may be read as: %s", plain(words(o["readings"])))
+	}
+	if factor := whole(o, "factor"); factor > 1 {
+		s.line("cost: times %d", factor)
+	}
+}
+
+func chargeLeft(c object) string {
+	all := text(c, "left")
+	if whole(c, "left") < 0 {
+		all = "not counted"
+	}
+	if degraded := text(c, "degraded"); degraded != "" {
+		all += " (" + degraded + ")"
+	}
+	return all
+}
+
+func chargeCost(c object) string {
+	return strings.TrimPrefix(text(c, "operation")+" "+text(c, "cost"), "spend ")
+}
+
+func refuses(c object) string {
+	all := "no"
+	switch {
+	case isTrue(c, "penalized"):
+		all = "cool-down, again in " + span(c["retry_after"])
+	case isTrue(c, "refuses"):
+		all = "again in " + span(c["retry_after"])
+	}
+	if !isTrue(c, "enforced") {
+		all += " (not enforced)"
+	}
+	return all
+}
+
+func named(c object) string {
+	return strings.TrimSpace(text(c, "name") + " " + text(c, "pattern"))
+}
+
+func beatenBy(c object) string {
+	by := strings.TrimSpace(text(c, "beaten_by") + " " + text(c, "beaten_at"))
+	return strings.Trim(by+": "+text(c, "because"), ": ")
+}
+
+// door is what a door would answer, on one line.
+func door(o object, name string) string { return plain(cmp.Or(text(o, "answers."+name), "none")) }
+
+func orNo(value any) string { return cmp.Or(words(value), "no") }
+
+func orNone(value any) string { return cmp.Or(words(value), "none") }

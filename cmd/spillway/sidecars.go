@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+func newSidecars() *noun {
+	return &noun{
+		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
+		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | LOADED loaded:when |
+			STARTED started:when | DEGRADED degraded | DOMAINS domains`),
+		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
+			run: listSidecars,
+			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
+exits with 1 if their rules differ.`}},
+	}
+}
+
+func sidecarName(s object) string {
+	if isTrue(s, "self") {
+		return text(s, "id") + " (asked)"
+	}
+	return text(s, "id")
+}
+
+func listSidecars(s *session, _ []string) {
+	o := s.get("/v1/fleet", nil)
+	rows, agree := objects(o, "sidecars"), isTrue(o, "rules_agree")
+	s.print(o, func() {
+		if agree {
+			s.line("%s, all with the same rules", counted(len(rows), "sidecar"))
+		} else {
+			s.line("%s, and their rules DIFFER: %s", counted(len(rows), "sidecar"), plain(text(o, "rules")))
+		}
+		s.table(rows, s.noun.columns)
+	})
+	s.found(!agree)
+}
+
+// showRules prints the rules that a sidecar uses.
+func (s *session) showRules() {
+	o := s.get("/v1/rules", s.withDomain(url.Values{}))
+	s.print(o, func() {
+		s.line("rules %s, in use since %s", cmp.Or(plain(text(o, "hash")), "none"), cmp.Or(when(o["loaded"]), "never"))
+		for _, d := range objects(o, "domains") {
+			s.line("\ndomain %s", plain(text(d, "name")))
+			s.table(objects(d, "limits"),
+				columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MODE mode |
+				ON FAILURE on_failure | AT at`))
+		}
+	})
+}
+
+func ruleName(r object) string {
+	all := text(r, "rule")
+	if name := text(r, "name"); name != "" && name != all {
+		all += " (" + name + ")"
+	}
+	if account := text(r, "account"); account != "" {
+		all += " of " + account
+	}
+	return all
+}
+
+// ruleLimit is the limit of a rule, or the reason and end of a block.
+func ruleLimit(r object) string {
+	if l := inner(r, "limit"); l != nil {
+		return limit(l)
+	}
+	all := text(r, "reason")
+	if until := when(r["until"]); until != "" {
+		all = strings.TrimPrefix(all+", until "+until, ", ")
+	}
+	return all
+}
+
+// follow prints refusals of a sidecar as they happen.
+func (s *session) follow() {
+	request, err := s.request(http.MethodGet, "/v1/events", nil, nil)
+	if s.failed(err) {
+		return
+	}
+	s.calls.Timeout = 0
+	got, err := s.open(request)
+	if s.failed(err) {
+		return
+	}
+	defer got.Body.Close()
+	lines := bufio.NewScanner(got.Body)
+	lines.Buffer(nil, maxAnswer)
+	for s.err == nil && lines.Scan() {
+		data, is := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+		if is {
+			s.event(data)
+		}
+	}
+	if s.ctx.Err() == nil {
+		s.fail(refused("the sidecar has ended the stream"))
+	}
+}
+
+// event prints one refusal: a line, a line of JSON, or a document of YAML.
+func (s *session) event(data []byte) {
+	o, err := parse(data)
+	switch {
+	case s.failed(err):
+	case o["count"] != nil && !s.data():
+		s.line("%s refusals are not shown: this command reads too slowly", text(o, "count"))
+	case s.format == "json":
+		text, _ := json.Marshal(o) // it came as JSON
+		s.line("%s", text)
+	case s.format == "yaml":
+		s.line("---")
+		s.print(o, nil)
+	default:
+		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
+		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
+			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"),
+			cmp.Or(plain(text(o, "rule")), "-"),
+			cmp.Or(plain(request), "-"))
+	}
+}
+
+// entries are the descriptor entries of a refusal, such as user=ann.
+func entries(o object) string {
+	all := inner(o, "entries")
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		texts = append(texts, plain(key+"="+words(all[key])))
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,186 @@
+package copier
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/journal"
+)
+
+// usageKey is what rows of usage are told apart by.
+type usageKey struct {
+	at                          int64 // Unix time at which the minute, hour or day begins
+	domain, name, rule, outcome string
+}
+
+func (k usageKey) compare(o usageKey) int {
+	return cmp.Or(strings.Compare(k.domain, o.domain), strings.Compare(k.name, o.name), strings.Compare(k.rule, o.rule),
+		cmp.Compare(k.at, o.at), strings.Compare(k.outcome, o.outcome))
+}
+
+// sums are what is added to a row. What the two numbers are is for its table to know.
+type sums struct {
+	first, second int64
+	latency       journal.Sketch
+}
+
+// ledger is usage of one kind, added up by one step of time.
+type ledger map[usageKey]*sums
+
+// at returns the sums of a key, whose time is rounded down to a step of so many seconds of UTC.
+func (l ledger) at(k usageKey, step int64) *sums {
+	k.at -= k.at % step
+	s := l[k]
+	if s == nil {
+		s = &sums{}
+		l[k] = s
+	}
+	return s
+}
+
+// coarser adds a ledger up by longer steps.
+func (l ledger) coarser(step int64) ledger {
+	to := ledger{}
+	for k, s := range l {
+		t := to.at(k, step)
+		t.first, t.second = t.first+s.first, t.second+s.second
+		t.latency.Merge(s.latency)
+	}
+	return to
+}
+
+// step is a step of time of usage.
+type step struct {
+	name    string // in the names of tables
+	seconds int64
+}
+
+var steps = []step{{"minutes", 60}, {"hours", 3600}, {"days", 86400}}
+
+// table is the statement that adds to the tables of one kind: {step} is the name of the step, {at} the column of time,
+// and {rows} has the columns at, domain, name, rule, outcome, first, second and latencies.
+type table string
+
+const (
+	usageTable table = `INSERT INTO usage_{step} AS t ({at}, domain, rule, identity, outcome, requests, cost)
+	  SELECT at, domain, rule, name, outcome, first, second FROM {rows}
+	  ON CONFLICT (domain, identity, rule, {at}, outcome)
+	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
+
+	endpointTable table = `INSERT INTO endpoint_{step} AS t (at, domain, rule, endpoint, outcome, requests, cost,
+	  latencies)
+	  SELECT at, domain, rule, name, outcome, first, second, all_latencies(latencies::bigint[]) FROM {rows}
+	  ON CONFLICT (domain, at, rule, endpoint, outcome)
+	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost,
+	    latencies = add_latencies(t.latencies, excluded.latencies)`
+
+	cacheTable table = `INSERT INTO cache_{step} AS t (at, cache, hits, misses) SELECT at, name, first, second FROM
+	  {rows}
+	  ON CONFLICT (at, cache) DO UPDATE SET hits = t.hits + excluded.hits, misses = t.misses + excluded.misses`
+
+	latencyTable table = `INSERT INTO identity_{step} AS t (at, domain, identity, samples, latencies)
+	  SELECT at, domain, name, first, latencies::bigint[] FROM {rows}
+	  ON CONFLICT (domain, identity, at) DO UPDATE SET samples = t.samples + excluded.samples,
+	    latencies = add_few_latencies(t.latencies, excluded.latencies)`
+
+	usageRows = `unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+	  $8::text[])
+	  AS u (at, domain, name, rule, outcome, first, second, latencies)`
+)
+
+// addUp adds a ledger to the table of a step. The order of rows is always the same, so that two transactions lock them
+// in the same one.
+func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
+	at := "at"
+	if t == usageTable && by.name == "minutes" {
+		at = "minute"
+	}
+	var rows columns
+	for _, k := range slices.SortedFunc(maps.Keys(l), usageKey.compare) {
+		s := l[k]
+		rows.append(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.first, s.second, latencies(&s.latency))
+	}
+	err := rows.exec(ctx, tx, strings.NewReplacer("{step}", by.name, "{at}", at, "{rows}",
+		usageRows).Replace(string(t)))
+	if err != nil {
+		return fmt.Errorf("add up by %s: %w", by.name, err)
+	}
+	return nil
+}
+
+// addUsage adds the usage of entries to what is stored.
+func (c *Copier) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item,
+	now time.Time) error {
+	identities, endpoints, keys, caches := ledger{}, ledger{}, ledger{}, ledger{}
+	for _, i := range items {
+		s := sources[i.Sidecar]
+		s.moved += identities.take(i.rows.Identities, now,
+			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
+		s.moved += endpoints.take(i.rows.Endpoints, now,
+			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
+		s.moved += keys.take(i.rows.Keys, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Refused })
+		s.moved += caches.take(i.rows.Caches, now, func(r *journal.Row) (int64, int64) { return r.Hits, r.Misses })
+	}
+	if len(identities)+len(endpoints)+len(keys)+len(caches) == 0 {
+		return nil
+	}
+	for _, by := range steps {
+		err := usageTable.addUp(ctx, tx, by, identities.coarser(by.seconds))
+		if err == nil {
+			err = endpointTable.addUp(ctx, tx, by, endpoints.coarser(by.seconds))
+		}
+		if err == nil {
+			err = cacheTable.addUp(ctx, tx, by, caches.coarser(by.seconds))
+		}
+		if err != nil {
+			return err
+		}
+		c.passed(by.name)
+	}
+	err := c.countKeys(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	c.passed("keys")
+	return countUsers(ctx, tx, identities)
+}
+
+// take adds the two numbers of each row, and returns how many rows were moved to now.
+func (l ledger) take(rows []journal.Row, now time.Time, numbers func(*journal.Row) (int64, int64)) (moved int64) {
+	for i := range rows {
+		r := &rows[i]
+		at, was := when(time.Unix(r.Minute*60, 0), now)
+		if was {
+			moved++
+		}
+		s := l.at(usageKey{at.Unix(), r.Domain, r.Name, r.Rule, r.Outcome}, 60)
+		first, second := numbers(r)
+		s.first, s.second = s.first+first, s.second+second
+		s.latency.Merge(r.Latency)
+	}
+	return moved
+}
+
+// countBits are those of an element of latencies below its bucket.
+const countBits = 40
+
+// latencies is a sketch as the text of a list of PostgreSQL that holds the buckets that are not empty: lists of lists
+// have one length there, and these differ.
+func latencies(s *journal.Sketch) string {
+	b := []byte{'{'}
+	for i, bucket := range s.Buckets {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(bucket.Index)<<countBits|min(bucket.N, 1<<countBits-1), 10)
+	}
+	return string(append(b, '}'))
+}

@@ -1,0 +1,280 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/maphash"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spillway-mesh/spillway/engine"
+)
+
+// Bounds of the memory. TestTheMemoryIsBounded adds it up.
+const (
+	stripes      = 8
+	identityRows = 8 << 10   // of a stripe
+	identityText = 416 << 10 // bytes of a stripe
+	endpointRows = 192       // of a stripe
+	endpointText = 20 << 10
+	keyRows      = 1 << 10
+	keyText      = 40 << 10
+	eventRows    = 2 << 10 // of a stripe
+	eventText    = 256 << 10
+
+	foldedPart  = 8    // one part in so many of a table is for rows that others are folded into
+	maxValue    = 1024 // bytes of an identity or a key; of a longer one Short is recorded
+	maxName     = 128  // bytes of a domain or a rule that are kept
+	maxEndpoint = 256  // bytes of an endpoint that are kept
+	maxShort    = 64   // bytes of a method, an address or an API key that are kept in an event
+	histogram   = 192  // buckets of latency; the last one holds all above 73 seconds
+)
+
+// page is what one stripe collects until it is taken.
+type page struct {
+	identities *table
+	endpoints  *table
+	latencies  [][histogram]uint32 // of the rows of endpoints
+	keys       *table              // of API keys: cost is what was refused
+	rest       [2]rests            // what has no row: of identities and of endpoints
+	// rows without room: of identities and of endpoints, which were folded, and of keys
+	dropped [3]int64
+}
+
+// rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
+type rests [2][engine.Outcomes]restRow
+
+type restRow struct {
+	minute         uint32
+	requests, cost int64
+}
+
+func newPage() *page {
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
+		keys: newTable(keyRows, keyText)}
+	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
+	return p
+}
+
+func (p *page) bytes() int64 {
+	return p.identities.bytes() + p.endpoints.bytes() + p.keys.bytes() + int64(len(p.latencies))*histogram*4
+}
+
+// rows returns how many rows the page has.
+func (p *page) rows() int { return len(p.identities.rows) + len(p.endpoints.rows) + len(p.keys.rows) }
+
+// empty forgets all, and keeps the memory.
+func (p *page) empty() {
+	clear(p.latencies[:len(p.endpoints.rows)])
+	p.identities.empty()
+	p.endpoints.empty()
+	p.keys.empty()
+	p.rest, p.dropped = [2]rests{}, [3]int64{}
+}
+
+// identity adds to the row of an identity.
+func (s *stripe) identity(k key, n amount) {
+	p := s.page
+	if p.identities.add(&k, n, foldedPart) >= 0 {
+		return
+	}
+	p.dropped[identities]++
+	s.dropped[identities].Add(1)
+	k = k.of(folded, Others)
+	if p.identities.add(&k, n, 0) < 0 {
+		p.rest[identities].addRest(&k, n)
+	}
+}
+
+// key adds to the row of an API key. Without room the requests are missing in the total of the key.
+func (s *stripe) key(k key, d *Decided) {
+	n := amount{requests: d.Requests}
+	if d.Refused {
+		n.cost = d.Requests
+	}
+	if s.page.keys.add(&k, n, 0) < 0 {
+		s.page.dropped[keys]++
+		s.dropped[keys].Add(1)
+	}
+}
+
+// endpoint adds to the row of an endpoint.
+func (s *stripe) endpoint(k key, d *Decided) {
+	p := s.page
+	n := amount{requests: d.Requests, cost: d.Cost}
+	at := p.endpoints.add(&k, n, foldedPart)
+	if at < 0 {
+		p.dropped[endpoints]++
+		s.dropped[endpoints].Add(1)
+		k = k.of(folded, Others)
+		at = p.endpoints.add(&k, n, 0)
+	}
+	switch {
+	case at < 0:
+		k.rule = ""
+		p.rest[endpoints].addRest(&k, n)
+	case d.Requests > 0:
+		p.latencies[at][min(BucketOf(d.Latency), histogram-1)]++
+	}
+}
+
+// event adds an event, and reports whether there are many.
+func (s *stripe) event(d *Decided) bool {
+	added, many := s.events.add(d)
+	if !added {
+		s.dropped[singleEvents].Add(1)
+	}
+	return many
+}
+
+func (r *rests) addRest(k *key, n amount) {
+	outcome := k.outcome &^ furtherBit
+	if k.outcome == outcome {
+		r[0][outcome].addOutcome(k.minute, n.requests, n.cost)
+	}
+	if k.rule != "" {
+		r[1][outcome].addOutcome(k.minute, n.requests, n.charged)
+	}
+}
+
+func (r *restRow) addOutcome(minute uint32, requests, cost int64) {
+	if r.requests == 0 && r.cost == 0 {
+		r.minute = minute
+	}
+	r.requests += requests
+	r.cost += cost
+}
+
+// stripe collects a part of what is decided.
+type stripe struct {
+	mu     sync.Mutex // guards page and events
+	page   *page
+	events *events
+
+	dropped [lists]atomic.Int64 // rows without room so far
+	_       [64]byte            // so that two stripes do not share a cache line
+}
+
+// collector takes in what is decided, in a memory that does not grow.
+type collector struct {
+	stripes [stripes]stripe
+	oneIn   uint32           // one in so many of the decisions that refuse nothing becomes an event; 0: none
+	wakes   [2]chan struct{} // of the writers of usage and of events: there is much
+}
+
+func newCollector(oneIn uint32) *collector {
+	c := &collector{oneIn: oneIn, wakes: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
+	for i := range c.stripes {
+		c.stripes[i].page, c.stripes[i].events = newPage(), newEvents()
+	}
+	return c
+}
+
+// note adds one decision to usage, and to the events if it is one.
+func (c *collector) note(d *Decided) {
+	kind := d.Kind
+	if d.Identity == "" {
+		kind = NoKind
+	}
+	domain := cut(d.Domain, maxName)
+	k := key{
+		minute: uint32(d.At.Unix() / 60), outcome: uint8(min(d.Outcome, engine.Outcomes-1)),
+		domain: domain, domainHash: maphash.String(seed, domain),
+	}.of(kind, Short(d.Identity))
+	ruled := k.under(cut(d.Rule, maxName), false)
+	s := &c.stripes[k.valueHash%stripes]
+	s.mu.Lock()
+	if len(d.Rules) == 0 {
+		s.identity(k, amount{requests: d.Requests, cost: d.Cost})
+	}
+	for i := range d.Rules {
+		s.identity(ruled.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
+	}
+	much := s.page.identities.half()
+	manyEvents := d.Event != nil && s.event(d)
+	s.mu.Unlock()
+	if d.Key != "" && d.Requests > 0 {
+		much = c.noteKey(d, k) || much
+	}
+	c.noteEndpoint(d, ruled, much)
+	if manyEvents {
+		wake(c.wakes[1])
+	}
+}
+
+// noteKey adds a decision to its API key, which may be in another stripe than the identity: one user may have many
+// keys. It reports whether there are many.
+func (c *collector) noteKey(d *Decided, k key) bool {
+	k.outcome = 0
+	k = k.of(countedKey, Short(d.Key))
+	s := &c.stripes[k.valueHash%stripes]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key(k, d)
+	return s.page.keys.half()
+}
+
+// noteEndpoint adds a decision to its endpoint, which may be in another stripe than the identity. The key names the
+// rule that decided.
+func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
+	k = k.of(NoKind, cut(d.Endpoint, maxEndpoint))
+	s := &c.stripes[k.valueHash%stripes]
+	s.mu.Lock()
+	s.endpoint(k, d)
+	much = much || s.page.endpoints.half()
+	s.mu.Unlock()
+	if much {
+		wake(c.wakes[0])
+	}
+}
+
+// weight returns how many decisions the event of this one counts for; 0: without an event.
+func (c *collector) weight(refused bool) int64 {
+	switch {
+	case refused:
+		return 1
+	case c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0):
+		return int64(c.oneIn)
+	}
+	return 0
+}
+
+// wake makes a writer begin before its second is over.
+func wake(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// shownValue is how many bytes of a long identity are recorded as they are.
+const shownValue = 128
+
+// Short returns what is recorded of an identity: the whole of it, or of one above 1,024 bytes its beginning and the
+// SHA-256 of all of it. So the usage of a client that chooses long names for itself is not nameless.
+func Short(identity string) string {
+	if len(identity) <= maxValue {
+		return identity
+	}
+	digest := sha256.Sum256([]byte(identity))
+	return strings.ToValidUTF8(cut(identity, shownValue), "") + "~" + hex.EncodeToString(digest[:])
+}
+
+// cut returns the beginning of a text, of at most that many bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
+
+// dropped returns how many rows of a kind were dropped so far.
+func (c *collector) dropped(which int) int64 {
+	total := int64(0)
+	for i := range c.stripes {
+		total += c.stripes[i].dropped[which].Load()
+	}
+	return total
+}

@@ -1,0 +1,39 @@
+package profiles
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// claimFor is how long a claim holds. Where the control plane is away for longer, operators change records at sidecars.
+const claimFor = 30 * time.Second
+
+// Claim notes for a while which domains the control plane keeps the records of.
+func (b *Book) Claim(ctx context.Context, domains []string) error {
+	text, err := json.Marshal(domains)
+	if err == nil {
+		_, err = b.cfg.Redis.Run(ctx, b.cfg.Claims, "SET", b.cfg.Claims, string(text), "PX", claimFor.Milliseconds())
+	}
+	if err != nil {
+		return fmt.Errorf("note which domains the control plane keeps: %w", err)
+	}
+	return nil
+}
+
+// Claimed reports whether the control plane keeps the records of a domain now.
+func (b *Book) Claimed(ctx context.Context, domain string) (bool, error) {
+	if b.cfg.Redis == nil {
+		return false, nil
+	}
+	reply, err := b.cfg.Redis.Run(ctx, b.cfg.Claims, "GET", b.cfg.Claims)
+	if err != nil {
+		return false, fmt.Errorf("read which domains the control plane keeps: %w", err)
+	}
+	var domains []string
+	text, _ := reply.(string)
+	err = json.Unmarshal([]byte(text), &domains)
+	return err == nil && slices.Contains(domains, domain), nil
+}

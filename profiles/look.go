@@ -1,0 +1,86 @@
+package profiles
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// Any reports whether there are records in a domain.
+func (b *Book) Any(domain string) bool { return b.Kinds(domain) != nil }
+
+// lookup is the identities of one request that are looked up.
+type lookup struct {
+	book *Book
+	cold []Identity // that are not cached
+	to   []**descriptors.Record
+}
+
+// Look fills in the records of those who ask. Those that are not cached are asked for together.
+func (b *Book) Look(ctx context.Context, domain string, who *descriptors.Who, found *descriptors.Records) bool {
+	kinds := b.Kinds(domain)
+	l := lookup{book: b}
+	l.name(kinds, Identity{Domain: domain, Kind: Tenant, Name: who.Tenant}, &found.Tenant)
+	l.name(kinds, Identity{Domain: domain, Kind: User, Name: who.User}, &found.User)
+	l.name(kinds, Identity{Domain: domain, Kind: APIKey, Name: who.APIKey}, &found.APIKey)
+	if kinds.Has(Network) && who.Address.IsValid() {
+		for _, bits := range kinds.Lengths(who.Address.Addr()) {
+			if bits <= who.Address.Bits() {
+				network := netip.PrefixFrom(who.Address.Addr(), bits).Masked()
+				l.find(Identity{Domain: domain, Kind: Network, Network: network}, &found.Address)
+			}
+		}
+	}
+	if len(l.cold) > 0 {
+		for i, value := range b.Ask(ctx, l.cold) {
+			put(value, l.to[i])
+		}
+	}
+	return *found != descriptors.Records{}
+}
+
+// name looks up an identity that has a name.
+func (l *lookup) name(kinds *Kinds, id Identity, to **descriptors.Record) {
+	if id.Name != "" && kinds.Has(id.Kind) {
+		l.find(id, to)
+	}
+}
+
+// find takes what is cached about an identity, or notes that it has to be asked for.
+func (l *lookup) find(id Identity, to **descriptors.Record) {
+	value, fresh := l.book.Cached(&id)
+	if fresh {
+		put(value, to)
+		return
+	}
+	l.cold, l.to = append(l.cold, id), append(l.to, to)
+}
+
+// put fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of
+// any of them holds, as long as it lasts.
+func put(value any, to **descriptors.Record) {
+	r, is := value.(*descriptors.Record)
+	if is && (*to == nil || goesBefore(r, *to, time.Now())) {
+		*to = r
+	}
+}
+
+// goesBefore reports whether a record counts in place of another one of the same request.
+func goesBefore(r, other *descriptors.Record, now time.Time) bool {
+	blocks := func(r *descriptors.Record) bool { return r.Blocked && (r.Until.IsZero() || now.Before(r.Until)) }
+	if blocks(r) != blocks(other) {
+		return blocks(r)
+	}
+	return bitsOf(r) > bitsOf(other)
+}
+
+// bitsOf is the length of the network that a record is about: an address has the longest.
+func bitsOf(r *descriptors.Record) int {
+	network, err := netip.ParsePrefix(r.Name)
+	if err != nil {
+		return 128
+	}
+	return network.Bits()
+}

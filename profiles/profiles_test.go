@@ -1,0 +1,327 @@
+package profiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/must"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// books are several that share a Redis, and get news of each other's changes unless cut.
+type books struct {
+	redis *servers.Redis
+	mu    sync.Mutex // guards all and cut
+	all   []*Book
+	cut   bool
+	skip  atomic.Int64 // by which the clock is ahead, in ns
+}
+
+func (b *books) now() time.Time { return time.Now().Add(time.Duration(b.skip.Load())) }
+
+func (b *books) open(t *testing.T, bytes int64) *Book {
+	t.Helper()
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{b.redis.Addr}}})
+	t.Cleanup(f.Close)
+	book := New(Config{
+		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() },
+		Bytes: bytes, Patience: 2 * time.Second,
+		Now: b.now, Publish: func(_ context.Context, key, class string) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, other := range b.all {
+				if !b.cut {
+					other.Forget(key, class)
+				}
+			}
+			return nil
+		},
+	})
+	t.Cleanup(func() { book.Close() })
+	book.Ready(t.Context())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, book)
+	return book
+}
+
+func user(name string) Identity { return Identity{Domain: "shop", Kind: User, Name: name} }
+
+// tierOf is the tier of a user, as a decision finds it.
+func tierOf(t *testing.T, b *Book, name string) string {
+	t.Helper()
+	id := user(name)
+	if !b.Kinds("shop").Has(User) {
+		return "no records"
+	}
+	value, fresh := b.Cached(&id)
+	if !fresh {
+		value = b.Ask(t.Context(), []Identity{id})[0]
+	}
+	if value == nil {
+		return "none"
+	}
+	return value.(*Record).Tier
+}
+
+func give(t *testing.T, b *Book, name, tier string) {
+	t.Helper()
+	_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Record) { r.Tier = tier })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectTier(t *testing.T, b *Book, name, want string) {
+	t.Helper()
+	if got := tierOf(t, b, name); got != want {
+		t.Errorf("tier of %s = %q, want %q", name, got, want)
+	}
+}
+
+func TestAChangeIsSeenByEveryBook(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	one, other := all.open(t, 0), all.open(t, 0)
+	expectTier(t, other, "alice", "no records")
+	give(t, one, "alice", "gold")
+	expectTier(t, one, "alice", "gold")
+	expectTier(t, other, "alice", "gold")
+	give(t, other, "alice", "silver")
+	expectTier(t, one, "alice", "silver")
+	give(t, other, "alice", "")
+	expectTier(t, one, "alice", "none")
+	fresh := all.open(t, 0)
+	expectTier(t, fresh, "bob", "none")
+}
+
+func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	one, other := all.open(t, 0), all.open(t, 0)
+	give(t, one, "alice", "gold")
+	expectTier(t, other, "alice", "gold")
+	expectTier(t, other, "bob", "none")
+	all.cut = true
+	give(t, one, "alice", "silver")
+	give(t, one, "bob", "gold")
+	expectTier(t, other, "alice", "gold")
+	expectTier(t, other, "bob", "none")
+	all.skip.Store(int64(negativeLife))
+	expectTier(t, other, "bob", "gold")
+	expectTier(t, other, "alice", "gold")
+	all.skip.Store(int64(positiveLife))
+	expectTier(t, other, "alice", "silver")
+	// A gap in the messages makes all of it out of date.
+	give(t, one, "alice", "bronze")
+	other.Outdate()
+	expectTier(t, other, "alice", "bronze")
+}
+
+func TestWhatIsCachedHoldsWithoutRedis(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	give(t, b, "alice", "gold")
+	expectTier(t, b, "alice", "gold")
+	all.redis.Kill(t)
+	b.Outdate()
+	all.skip.Store(int64(time.Hour))
+	expectTier(t, b, "alice", "gold")
+	expectTier(t, b, "carol", "none")
+	_, _, err := b.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier = "x" })
+	if err == nil {
+		t.Error("a change without Redis seems to have worked")
+	}
+}
+
+func TestChangesDoNotOverwriteEachOther(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	one, other := all.open(t, 0), all.open(t, 0)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range 20 {
+			give(t, one, "alice", "gold")
+		}
+	})
+	done.Go(func() {
+		_, _, err := other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
+		for errors.Is(err, errBusy) {
+			_, _, err = other.Change(context.Background(), user("alice"), "tester",
+				func(r *Record) { r.Note = "noted" })
+		}
+	})
+	done.Wait()
+	r, err := one.Get(t.Context(), user("alice"))
+	if err != nil || r == nil || r.Tier != "gold" || r.Note != "noted" {
+		t.Errorf("the record is %+v, %v, want both changes", r, err)
+	}
+}
+
+func TestTheCacheIsBounded(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	const most = 1 << 20
+	b := all.open(t, most)
+	give(t, b, "alice", "gold")
+	var ids []Identity
+	for n := range 20_000 {
+		ids = append(ids, user(fmt.Sprintf("user-%d-%s", n, strings.Repeat("x", 100))))
+	}
+	b.Ask(t.Context(), ids)
+	if s := b.Stats(); s.Bytes > most || s.Drops == 0 || int64(len(b.cache.names)) != s.Entries {
+		t.Errorf("after %d identities: %+v and %d names, want at most %d bytes", len(ids), s, len(b.cache.names), most)
+	}
+}
+
+func TestABlockWithAnEndGoesByItself(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	until := time.Now().Add(time.Hour)
+	_, _, err := b.Change(t.Context(), user("eve"), "tester", func(r *Record) { r.Block = &Block{Until: until} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := all.redis.Do(t, "PTTL", "rec:user:eve").(int64); left <= 0 || left > int64(time.Hour/time.Millisecond) {
+		t.Errorf("the record of a block of an hour lives for %d ms", left)
+	}
+	give(t, b, "eve", "gold")
+	if left := all.redis.Do(t, "PTTL", "rec:user:eve"); left != int64(-1) {
+		t.Errorf("a record with a tier lives for %v ms, want for ever", left)
+	}
+}
+
+func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
+	b := New(Config{})
+	for _, text := range []string{"192.0.2.0/24", "192.0.2.7/32", "2001:db8::/32"} {
+		id := Identity{Domain: "shop", Kind: Network, Network: netip.MustParsePrefix(text)}
+		_, _, err := b.Change(t.Context(), id, "tester", func(r *Record) { r.Block = &Block{} })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := b.Kinds("shop")
+	if diff := cmp.Diff([]int{24, 32}, k.Lengths(netip.MustParseAddr("192.0.2.9"))); diff != "" || k.Has(User) {
+		t.Errorf("lengths of IPv4 networks: %s", diff)
+	}
+	if diff := cmp.Diff([]int{32}, k.Lengths(netip.MustParseAddr("2001:db8::1"))); diff != "" {
+		t.Errorf("lengths of IPv6 networks: %s", diff)
+	}
+	if b.Kinds("other") != nil {
+		t.Error("a domain without records has kinds")
+	}
+}
+
+// TestBlocksThatHaveEndedMakeRoom fills a book without Redis with blocks of an hour. There is room for more once they
+// have ended.
+func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
+	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
+	b := New(Config{Now: func() time.Time { return now }})
+	block := func(name string) error {
+		_, _, err := b.Change(t.Context(), user(name), "tester",
+			func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
+		return err
+	}
+	give(t, b, "alice", "gold")
+	for n := range maxLocal - 1 {
+		must.Do(t, block(fmt.Sprint("user-", n)))
+	}
+	if block("mallory") == nil {
+		t.Fatal("a full book takes one more")
+	}
+	now = now.Add(time.Hour)
+	if err := block("mallory"); err != nil {
+		t.Error(err)
+	}
+	expectTier(t, b, "alice", "gold")
+	if len(b.local) != 2 {
+		t.Errorf("%d records are kept, want alice's and mallory's", len(b.local))
+	}
+}
+
+// mend writes what differs, announces it, and returns how many records that are.
+func mend(t *testing.T, b *Book, wanted []Swap) int {
+	t.Helper()
+	var ids, written []Identity
+	for _, s := range wanted {
+		ids = append(ids, s.Identity)
+	}
+	had := must.Get(b.Read(t.Context(), ids))(t)
+	var differ []Swap
+	for i, s := range wanted {
+		s.Was = had[i]
+		if s.Differs() {
+			differ, written = append(differ, s), append(written, s.Identity)
+		}
+	}
+	done, err := b.Swap(t.Context(), differ)
+	if err == nil {
+		err = b.Announce(t.Context(), written)
+	}
+	if err != nil || done != len(differ) {
+		t.Fatalf("of %d records %v are written: %v", len(differ), done, err)
+	}
+	return len(differ)
+}
+
+// TestManyRecordsAreAnnouncedOnce writes few records and many: a few are announced one by one, and many at once. Either
+// way what sidecars knew is looked up again.
+func TestManyRecordsAreAnnouncedOnce(t *testing.T) {
+	for _, count := range []int{3, 1000} {
+		all := &books{redis: servers.StartRedis(t)}
+		one, other := all.open(t, 0), all.open(t, 0)
+		_, _, err := one.Change(t.Context(), user("alice"), "tester",
+			func(r *Record) { r.Tier, r.Control = "gold", true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var announced []string
+		publish := one.cfg.Publish
+		one.cfg.Publish = func(ctx context.Context, key, class string) error {
+			all.mu.Lock()
+			announced = append(announced, key+" "+class)
+			all.mu.Unlock()
+			return publish(ctx, key, class)
+		}
+		var wanted []Swap
+		until := time.Now().Add(time.Hour).UTC()
+		for n := range count {
+			wanted = append(wanted,
+				Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
+		}
+		acme := Identity{Domain: "shop", Kind: Tenant, Name: "acme"}
+		wanted = append(wanted, Swap{Identity: user("alice")},
+			Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
+		expectTier(t, other, "user-1", "none")
+		expectTier(t, other, "alice", "gold")
+		for _, want := range []int{len(wanted), 0} {
+			if got := mend(t, one, wanted); got != want {
+				t.Fatalf("%d of %d records are written, want %d", got, len(wanted), want)
+			}
+		}
+		expectTier(t, other, "user-1", "silver")
+		expectTier(t, other, "alice", "none")
+		if left := all.redis.Do(t, "PTTL", "rec:tenant:acme").(int64); left <= 0 {
+			t.Errorf("the record of a block that ends lives for %d ms", left)
+		}
+		servers.Await(t, "the kind of the block", func() error {
+			if !other.Kinds("shop").Has(Tenant) {
+				return errors.New("it is not known")
+			}
+			return nil
+		})
+		want := len(wanted)
+		if want > announceEach {
+			want = 2 // classes
+		}
+		if len(announced) != want {
+			t.Errorf("after %d records %d news were announced, want %d", len(wanted), len(announced), want)
+		}
+	}
+}

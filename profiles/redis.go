@@ -1,0 +1,306 @@
+package profiles
+
+import (
+	"context"
+	_ "embed" // for the script
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/redis"
+)
+
+// changeScript writes a record unless another writer came first.
+//
+//go:embed change.lua
+var changeScript string
+
+const (
+	indexEvery = 30 * time.Second // how often the index is read, jittered
+	indexRetry = time.Second      // how soon again after it could not be read
+	indexSlack = time.Hour        // by which clocks may differ
+	askWithin  = 2 * time.Second  // for an operator's command, which can wait
+	leastAllow = 50 * time.Microsecond
+)
+
+// errPanicked is an error where reading a reply has panicked.
+var errPanicked = errors.New("a panic, which was reported")
+
+// follow keeps the catalog up to date.
+func (b *Book) follow(ctx context.Context) {
+	var once sync.Once
+	for ctx.Err() == nil {
+		next := indexEvery - rand.N(indexEvery/10)
+		err := errPanicked
+		b.cfg.Redis.Guard(func() { err = b.readIndex(ctx) })
+		if err != nil {
+			next = indexRetry
+			b.cfg.OnError(redis.Reason(err), fmt.Errorf("read which records there are: %w", err))
+		}
+		once.Do(func() { close(b.first) })
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-b.wake:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// maxClasses is how many classes of the index are read at most. Those that last come first.
+const maxClasses = 50_000
+
+// readIndex reads which kinds of records there are. Kinds that became known after the question stay.
+func (b *Book) readIndex(ctx context.Context) error {
+	asked := b.cfg.Now()
+	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
+	reply, err := b.run(ctx, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", 0, maxClasses+1)
+	if err != nil {
+		return err
+	}
+	items, is := reply.([]any)
+	if !is {
+		return fmt.Errorf("the reply must be a list, and is a %T", reply)
+	}
+	if len(items) > maxClasses {
+		b.cfg.OnError("index",
+			fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up",
+				maxClasses))
+	}
+	all := catalogOf(b.servedOf(items[:min(len(items), maxClasses)]))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catalog.Store(&all)
+	var kept []string
+	for class, at := range b.news.added {
+		if at.Before(asked) {
+			delete(b.news.added, class)
+			continue
+		}
+		kept = append(kept, class)
+	}
+	b.addLocked(kept...)
+	return nil
+}
+
+// servedOf are the classes of the domains that are served.
+func (b *Book) servedOf(items []any) (classes []string) {
+	for _, item := range items {
+		if class, is := item.(string); is && b.serves(class) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
+}
+
+// home is what one call can ask for together.
+type home struct {
+	server *redis.Server
+	slot   int
+}
+
+// lookUp asks for the records of ids, one call for each home, all at the same time.
+func (b *Book) lookUp(ctx context.Context, ids []Identity, values []any) {
+	changes := b.cache.changes.Load()
+	keys := make([]string, len(ids))
+	homes := map[home][]int{}
+	for i := range ids {
+		keys[i] = b.cfg.Key(&ids[i])
+		at := b.homeOf(keys[i])
+		homes[at] = append(homes[at], i)
+	}
+	var all sync.WaitGroup
+	for _, places := range homes {
+		ask := func() { b.askHome(ctx, ids, keys, places, values, changes) }
+		if len(homes) == 1 {
+			ask()
+			return
+		}
+		all.Go(func() { b.cfg.Redis.Guard(ask) })
+	}
+	all.Wait()
+}
+
+// askHome asks one server for the records at those places, and takes in what it answers.
+func (b *Book) askHome(ctx context.Context, ids []Identity, keys []string, places []int, values []any, changes uint64) {
+	words := []any{"MGET"}
+	for _, i := range places {
+		words = append(words, keys[i])
+	}
+	allow := b.allowance(ctx)
+	if allow < leastAllow { // Redis was not asked, so nothing is known that others could use
+		for _, i := range places {
+			values[i] = b.known(&ids[i])
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, allow)
+	defer cancel()
+	reply, err := b.cfg.Redis.Ask(ctx, keys[places[0]], words...)
+	items, _ := reply.([]any)
+	if err != nil {
+		b.cfg.OnError(redis.Reason(err), fmt.Errorf("look up a record: %w", err))
+	}
+	for at, i := range places {
+		if at >= len(items) {
+			values[i] = b.hold(ids[i], keys[i], changes, failedLife)
+			continue
+		}
+		values[i] = b.learn(ids[i], keys[i], items[at], changes)
+	}
+}
+
+// allowance is how long a lookup may take: the counters are asked after it.
+func (b *Book) allowance(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return b.cfg.Patience
+	}
+	return min(b.cfg.Patience, time.Until(deadline)*4/10)
+}
+
+// learn keeps the reply about an identity, and returns what decisions use of it. Where that cannot be read,
+// what was known holds.
+func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
+	if item == nil && b.filling() && !b.cache.changed(&id) {
+		return b.await(id, key, changes)
+	}
+	now := b.cfg.Now()
+	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)),
+		bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	if item != nil {
+		r, length, err := recordOf(item)
+		if err != nil {
+			b.unreadable.Add(1)
+			b.cfg.OnError("record", fmt.Errorf("read the record %s, of which holds what was known: %w", key, err))
+			return b.hold(id, key, changes, negativeLife)
+		}
+		// What is kept must not keep the message that these are parts of.
+		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
+		if !r.empty() {
+			e.record, e.value = r, b.cfg.Prepare(&id, r)
+			e.until = now.Add(jittered(positiveLife))
+			e.bytes += recordBytes + 2*int64(length)
+		}
+	}
+	b.cache.keep(id, e, changes)
+	return e.value
+}
+
+// recordOf reads a record, and returns the length of its text.
+func recordOf(item any) (r *Record, length int, err error) {
+	text, is := item.(string)
+	if !is {
+		return nil, 0, fmt.Errorf("the reply must be a text, and is a %T", item)
+	}
+	err = json.Unmarshal([]byte(text), &r)
+	if err == nil && r == nil {
+		err = errors.New("it is null")
+	}
+	return r, len(text), err
+}
+
+// hold keeps what was known about an identity for so long, because nothing newer can be had.
+func (b *Book) hold(id Identity, key string, changes uint64, life time.Duration) any {
+	e := &entry{key: key, bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	was, _ := b.cache.find(&id, b.cfg.Now())
+	if was != nil {
+		*e = *was
+	}
+	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(life))
+	b.cache.keep(id, e, changes)
+	return e.value
+}
+
+// known is what was known about an identity, be it out of date.
+func (b *Book) known(id *Identity) any {
+	e, _ := b.cache.find(id, b.cfg.Now())
+	if e == nil {
+		return nil
+	}
+	return e.value
+}
+
+// read reads a record, and returns it as text too.
+func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
+	reply, err := b.run(ctx, key, "GET", key)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the record: %w", err)
+	}
+	text, is := reply.(string)
+	if !is {
+		return "", nil, nil
+	}
+	r := new(Record)
+	err = json.Unmarshal([]byte(text), r)
+	if err != nil {
+		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
+	}
+	if r.empty() {
+		return text, nil, nil
+	}
+	return text, r, nil
+}
+
+// run sends a command about a key that can wait, such as an operator's.
+func (b *Book) run(ctx context.Context, key string, words ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return b.cfg.Redis.Run(ctx, key, words...)
+}
+
+// homeOf is where a key is.
+func (b *Book) homeOf(key string) home { return home{b.cfg.Redis.Server(key), b.cfg.Redis.Slot(key)} }
+
+// changeOnce changes a record in Redis.
+func (b *Book) changeOnce(
+	ctx context.Context, id Identity, edit func(*Record) *Record,
+) (before, after *Record, err error) {
+	key := b.cfg.Key(&id)
+	was, before, err := b.read(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	after = edit(before)
+	written, err := b.writeAll(ctx, []Swap{{id, was, after}}, func(key, text, until, was string) []any {
+		if after == nil {
+			text = "" // deletes it
+		}
+		return []any{"EVAL", changeScript, 1, key, was, text, until}
+	})
+	if err != nil {
+		return before, after, err
+	}
+	if written == 0 {
+		return before, after, errBusy
+	}
+	return before, after, b.Announce(ctx, []Identity{id})
+}
+
+// writeIndex notes that there are records of a class until then.
+func (b *Book) writeIndex(ctx context.Context, class string, until time.Time) error {
+	score := "+inf"
+	if !until.IsZero() {
+		score = strconv.FormatInt(min(until.UnixMilli(), math.MaxInt64/2), 10)
+	}
+	_, err := b.run(ctx, b.cfg.Index, "ZADD", b.cfg.Index, "GT", score, class)
+	if err != nil {
+		return fmt.Errorf("note that there is a record: %w", err)
+	}
+	return nil
+}
+
+// union is the numbers of both lists.
+func union(a, b []int) []int {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package record
-
-// roomOf returns the memory of n values.
-func roomOf[T any, O any](_ *O, n int) []T { return make([]T, n) }

@@ -1,0 +1,66 @@
+package peers
+
+import (
+	"context"
+	_ "embed" // for the script
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// showScript keeps the card of a sidecar, and takes away those of the dead.
+//
+//go:embed show.lua
+var showScript string
+
+// Card is what one sidecar shows about itself.
+type Card struct {
+	ID   string          // of the sidecar
+	Self bool            // it is this one
+	Body json.RawMessage // as its Config.Card made it
+}
+
+// show keeps this sidecar's card up to date.
+func (p *Peers) show(ctx context.Context) {
+	ticker := time.NewTicker(cardEvery)
+	defer ticker.Stop()
+	for {
+		p.cfg.Redis.Guard(func() { p.showOnce(ctx) })
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			last := context.WithoutCancel(ctx)
+			_, _ = p.ask(last, leaveIn, p.cfg.Cards, "HDEL", p.cfg.Cards, p.id) // it is taken away soon in any case
+			return
+		}
+	}
+}
+
+func (p *Peers) showOnce(ctx context.Context) {
+	body, err := json.Marshal(p.cfg.Card())
+	if err == nil {
+		_, err = p.ask(ctx, tellWithin, p.cfg.Cards, "EVAL", showScript, 1, p.cfg.Cards, p.id, body,
+			cardLife.Milliseconds())
+	}
+	if err != nil && ctx.Err() == nil {
+		p.cfg.OnError(fmt.Errorf("show the card of this sidecar: %w", err))
+	}
+}
+
+// Cards are those of all sidecars that live, in the order of their names.
+func (p *Peers) Cards(ctx context.Context) ([]Card, error) {
+	reply, err := p.ask(ctx, tellWithin, p.cfg.Cards, "EVAL", showScript, 1, p.cfg.Cards)
+	if err != nil {
+		return nil, fmt.Errorf("read the cards of the sidecars: %w", err)
+	}
+	var cards []Card
+	pairs(reply, func(id, body string) {
+		if json.Valid([]byte(body)) {
+			cards = append(cards, Card{ID: id, Self: id == p.id, Body: json.RawMessage(body)})
+		}
+	})
+	slices.SortFunc(cards, func(a, b Card) int { return strings.Compare(a.ID, b.ID) })
+	return cards, nil
+}

@@ -1,0 +1,36 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSettingsOfTheArchive reads ages in days and durations, and refuses what cannot be.
+func TestSettingsOfTheArchive(t *testing.T) {
+	c, err := ArchiveFromEnvironment([]string{"CONTROL_KEEP_EVENTS=36h", "CONTROL_KEEP_ARCHIVES=30d"})
+	if err != nil || time.Duration(c.KeepEvents) != 36*time.Hour || time.Duration(c.KeepArchives) != 30*24*time.Hour {
+		t.Errorf("%v, %v: %v", c.KeepEvents, c.KeepArchives, err)
+	}
+	c, err = ArchiveFromEnvironment(nil)
+	if err != nil || time.Duration(c.KeepEvents) != 90*24*time.Hour ||
+		time.Duration(c.KeepArchives) != 2557*24*time.Hour {
+		t.Errorf("defaults: %v, %v: %v", c.KeepEvents, c.KeepArchives, err)
+	}
+	for set, want := range map[string]string{
+		"CONTROL_BLOCK_CONNECTIONS=0":               "a number from 1 to 1000",
+		"CONTROL_READ_CONNECTIONS=many":             "CONTROL_READ_CONNECTIONS",
+		"CONTROL_KEEP_EVENTS=ninety":                "CONTROL_KEEP_EVENTS",
+		"CONTROL_KEEP_EVENTS=-5d":                   "CONTROL_KEEP_EVENTS",
+		"CONTROL_KEEP_EVENTS=1.5d":                  "CONTROL_KEEP_EVENTS",
+		"CONTROL_KEEP_EVENTS=0d":                    "above 0",
+		"CONTROL_KEEP_ARCHIVES=90d":                 "longer than CONTROL_KEEP_EVENTS",
+		"CONTROL_S3_ACCESS_KEY=key":                 "go together",
+		"CONTROL_S3_SECRET_KEY_FILE=/there/is/none": "CONTROL_S3_SECRET_KEY_FILE",
+	} {
+		_, err := ArchiveFromEnvironment([]string{set})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kind is how the servers of a store stand together: a value of REDIS_TYPE, in lower case.
+type Kind string
+
+// The kinds.
+const (
+	Single   Kind = "single"
+	Sentinel Kind = "sentinel"
+	Cluster  Kind = "cluster"
+	Ring     Kind = "ring"
+)
+
+// NamedRedis is a Redis with the beginning of its variables' names.
+type NamedRedis struct {
+	*Redis
+	prefix string
+}
+
+// Redises are the stores that are in use: the one of all limits, then the one of limits by the second.
+func (c *Config) Redises() []NamedRedis {
+	all := []NamedRedis{{&c.Redis, "REDIS_"}}
+	if c.Store.PerSecond {
+		all = append(all, NamedRedis{&c.PerSecond, "REDIS_PERSECOND_"})
+	}
+	return all
+}
+
+// kind is the type, which may be written in any case; empty means a single server.
+func (r NamedRedis) kind() Kind {
+	return Kind(strings.ToLower(cmp.Or(r.Type, string(Single))))
+}
+
+// validate adds the problems of the settings.
+func (r NamedRedis) validate(p *problems) {
+	if !slices.Contains([]Kind{Single, Sentinel, Cluster, Ring}, r.kind()) {
+		return // the range of TYPE reports it
+	}
+	_, err := r.Target()
+	p.add(err)
+	server, sentinel := r.LoginSources()
+	_, err = server.Read(Login{})
+	p.add(err)
+	_, err = sentinel.Read(Login{})
+	p.add(err)
+}
+
+// urls are the parts of URL that may hold a login each. A comma in a password makes no list.
+func (r NamedRedis) urls() []string {
+	if r.kind() == Single && !isList(r.URL) {
+		return []string{r.URL}
+	}
+	return strings.Split(r.URL, ",")
+}
+
+// Target reads the URL. Without one it is a single server without an address.
+func (r NamedRedis) Target() (*Target, error) {
+	if r.URL == "" {
+		return &Target{Kind: Single}, nil
+	}
+	kind := r.kind()
+	if kind == Single && isList(r.URL) {
+		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), "+
+			"cluster or ring", r.prefix)
+	}
+	t, err := parseTarget(kind, r.URL, r.SocketType)
+	if err != nil {
+		return nil, fmt.Errorf("%sURL: %w", r.prefix, err)
+	}
+	if r.TLS {
+		t.common.scheme = "rediss"
+	}
+	return t, nil
+}
+
+// LoginSources are the variables for the servers' login, and for the sentinels'. They go before a login in the URL.
+func (r NamedRedis) LoginSources() (server, sentinel LoginSource) {
+	return LoginSource{r.prefix + "AUTH", r.Auth, r.AuthFile},
+		LoginSource{r.prefix + "SENTINEL_AUTH", r.SentinelAuth, r.SentinelAuthFile}
+}
