@@ -113,7 +113,7 @@ $(SCHEMATHESIS): tools/schemathesis.txt
 	@touch $@
 
 .PHONY: simulate
-simulate: ## replay a seed of the simulated fleet with SEED=n, the first n twice with TWICE=n, look for new ones that fail for MINUTES=m, or show 100 sidecars on one limit with SCALE=leases or none (docs/simulation.md; 4 minutes more the first time)
+simulate: ## replay a seed of the simulation with SEED=n, the first n twice with TWICE=n, look for new ones that fail for MINUTES=m, or show 100 sidecars on one limit with SCALE=leases or none (docs/simulation.md; 4 minutes more the first time)
 	@SEED=$(SEED) TWICE=$(TWICE) MINUTES=$(MINUTES) SCALE=$(SCALE) exec tools/simulate
 
 .PHONY: simulate-mutants

@@ -85,7 +85,7 @@ func (a *API) addReads(api *httpapi.API) {
 		"Lists all variables with their values. Secrets are hidden."), a.config)
 	httpapi.Add(api, get("/v1/top", "Who is limited now?",
 		"Lists the keys that are asked for and refused most, by a sketch of bounded size."), a.top)
-	httpapi.Add(api, get("/v1/fleet", "Which rules does each sidecar run?",
+	httpapi.Add(api, get("/v1/sidecars", "Which rules does each sidecar run?",
 		"Lists every sidecar that shares the store, with its version, its rules and what is degraded."), a.sidecars)
 	httpapi.Add(api, get("/v1/stats", "What does this sidecar decide?",
 		"Counts what this sidecar decided since its start, by outcome and by rule, "+

@@ -32,7 +32,7 @@ type SidecarView struct {
 	XDS *XDSState `json:"xds,omitempty"`
 }
 
-// fleet serves GET /v1/fleet.
+// sidecars serves GET /v1/sidecars.
 func (a *API) sidecars(ctx context.Context, _ *httpapi.None) (*SidecarList, error) {
 	sidecars, err := a.Sidecars(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ type topRequest struct {
 	Domain string `query:"domain"`                     // one domain alone
 	Rule   string `query:"rule"`                       // one rule alone
 	Limit  int    `query:"limit" in:"1..1000" or:"20"` // how many of each list
-	All    bool   `query:"fleet"`                      // asks all sidecars that share the store
+	All    bool   `query:"all"`                        // asks all sidecars that share the store
 }
 
 // TopView is the keys that are asked for and refused most.

@@ -83,7 +83,7 @@ func TestFinishAsksOnceForAllVerdicts(t *testing.T) {
 }
 
 func TestAQuestionLeavesAFifthOfTheDeadline(t *testing.T) {
-	inFleet(t, 1, policy(descriptors.FailOpen, 3), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, policy(descriptors.FailOpen, 3), func(t *testing.T, f *sidecars) {
 		began := time.Now()
 		f.within(20*time.Millisecond, request("u", "", 1))
 		f.send(0, request("u", "", 1))

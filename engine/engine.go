@@ -155,7 +155,7 @@ func (e *Engine) Finish(ctx context.Context, verdicts ...*Verdict) {
 // step runs a step of a verdict that is not done. If it panics, the rules' policies decide.
 func (e *Engine) step(ctx context.Context, v *Verdict, step func()) {
 	if !v.done && !Guard(e.cfg.OnPanic, step) {
-		e.despite(v)
+		e.afterPanic(v)
 		e.end(ctx, v)
 	}
 }

@@ -23,7 +23,7 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 		}
 		e.fold(v)
 	}) {
-		e.despite(v)
+		e.afterPanic(v)
 	}
 	v.asked = nil
 	return how

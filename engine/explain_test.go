@@ -126,20 +126,20 @@ func TestExplainSaysWhatTheDecisionSays(t *testing.T) {
 		e := newBench(t, func(c *engine.Config) { c.Quota = seed%5 == 0 }, d)
 		for n := range 1500 {
 			req := anyRequest(r)
-			var said, twice, got engine.Verdict
-			e.Explain(t.Context(), req, &said)
+			var explained, twice, got engine.Verdict
+			e.Explain(t.Context(), req, &explained)
 			e.Explain(t.Context(), req, &twice)
 			e.Decide(t.Context(), req, &got)
-			decided, foreseen := show(&got), show(&said)
+			decided, foreseen := show(&got), show(&explained)
 			outcomes[decided.Outcome]++
 			if !got.Match.Known {
 				t.Fatalf("request %d: %s, of an unknown domain", n, decided.Outcome)
 			}
-			if got.Refused && said.Refused && got.RetryAfter > said.RetryAfter { // it starts a cool-down
+			if got.Refused && explained.Refused && got.RetryAfter > explained.RetryAfter { // it starts a cool-down
 				outcomes["cool-down"]++
 				foreseen.Rule, foreseen.Left, foreseen.Cost = decided.Rule, decided.Left, decided.Cost
 			}
-			if diff := cmp.Diff(decided, foreseen) + cmp.Diff(show(&said), show(&twice)); diff != "" {
+			if diff := cmp.Diff(decided, foreseen) + cmp.Diff(show(&explained), show(&twice)); diff != "" {
 				t.Fatalf("seed %d, request %d: %+v, subject %+v\nthe decision (-) and the explanation (+):\n%s", seed,
 					n,
 					req.Descriptors, req.Subject, diff)

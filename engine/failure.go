@@ -29,7 +29,7 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 		v.byPolicies(false)
 	}
 	if v.refuses() {
-		e.giveBack(v.Match.Domain, &v.request, false)
+		e.refundAll(v.Match.Domain, &v.request, false)
 	}
 }
 
@@ -59,9 +59,9 @@ func refusable(c *limit.Charge) bool { return c.Op == limit.Spend || c.Op == lim
 // refuses reports whether the request is refused by what has been decided so far.
 func (v *Verdict) refuses() bool { return limit.Refuses(v.Match.Charges, v.Decisions) }
 
-// despite decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
+// afterPanic decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
 // closed refuses, because nothing can be counted.
-func (e *Engine) despite(v *Verdict) {
+func (e *Engine) afterPanic(v *Verdict) {
 	if len(v.Decisions) == 0 {
 		v.reset(v.asked)
 	}

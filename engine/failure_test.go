@@ -51,7 +51,7 @@ func TestClosedKeepsLocalUncharged(t *testing.T) {
 // TestKnownRefusalsHoldUnderEveryPolicy: what the store left refused stays refused, and the share is not charged.
 func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
 	for _, p := range []descriptors.Failure{descriptors.FailOpen, descriptors.FailLocal, descriptors.FailClosed} {
-		inFleet(t, 1, pair(p), func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, pair(p), func(t *testing.T, f *sidecars) {
 			f.set(func() { f.away, f.known = everything, of("acme") })
 			for range 3 {
 				v := f.send(0, request("joe", "acme", 1))

@@ -11,9 +11,9 @@ import (
 // of those may be given back together. Further ones are counted as failed.
 const leastRefunds = 1000
 
-// giveBack undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
+// refundAll undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
 // it may have used up its patience. What stays charged of a refused request goes back only with everything.
-func (e *Engine) giveBack(domain *descriptors.CompiledDomain, r *limit.Request, everything bool) {
+func (e *Engine) refundAll(domain *descriptors.CompiledDomain, r *limit.Request, everything bool) {
 	store, share := new(limit.Request), new(limit.Request)
 	for i := range r.Decisions {
 		c, d, from := r.Charges[i], &r.Decisions[i], store
@@ -23,7 +23,7 @@ func (e *Engine) giveBack(domain *descriptors.CompiledDomain, r *limit.Request, 
 		if d.Reason != "" {
 			c.Limit, from = shareOf(c.Limit, e.liveOf(domain)), share
 		}
-		from.Charges = append(from.Charges, undone(c, d))
+		from.Charges = append(from.Charges, refundOf(c, d))
 		if d.Wait == 0 { // else some of it was not there
 			d.Remaining += d.Charged
 		}
@@ -33,8 +33,8 @@ func (e *Engine) giveBack(domain *descriptors.CompiledDomain, r *limit.Request, 
 	e.refund(e.cfg.Share, share)
 }
 
-// undone is the charge that makes one undone that was decided so.
-func undone(c limit.Charge, d *limit.Decision) limit.Charge {
+// refundOf is the charge that makes one refundOf that was decided so.
+func refundOf(c limit.Charge, d *limit.Decision) limit.Charge {
 	c.Op, c.Cost, c.Until = limit.Refund, d.Charged, limit.RefundUntil(c.Limit, d)
 	if d.Charged < 0 {
 		c.Op, c.Cost, c.Until = limit.Debit, -d.Charged, 0
@@ -79,7 +79,7 @@ func (e *Engine) follow(v *Verdict) {
 	}
 	v.request.Fate.Compare(func(reply *limit.Request) {
 		if refused {
-			e.giveBack(domain, reply, false)
+			e.refundAll(domain, reply, false)
 			return
 		}
 		for i, c := range reply.Charges {

@@ -14,7 +14,7 @@ import (
 
 // TestTheStoreGetsBackWhatAClosedRuleRefused, and no caller waits for it: it may have used up its patience already.
 func TestTheStoreGetsBackWhatAClosedRuleRefused(t *testing.T) {
-	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *sidecars) {
 		f.send(0, request("joe", "acme", 1))
 		f.lose(of("acme"))
 		f.delayRefunds(50 * time.Millisecond)
@@ -31,7 +31,7 @@ func TestTheStoreGetsBackWhatAClosedRuleRefused(t *testing.T) {
 }
 
 func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
-	inFleet(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *sidecars) {
 		f.lose(of("acme"))
 		for i := range 6 {
 			v := f.send(0, request("joe", "acme", 1))
@@ -48,7 +48,7 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 func TestTheNextWindowGetsNothingBack(t *testing.T) {
 	d := pair(descriptors.FailClosed)
 	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}
-	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 		f.lose(of("acme"))
 		f.delayRefunds(2 * time.Second)
 		toWindow()
@@ -68,7 +68,7 @@ func TestTreesStayCharged(t *testing.T) {
 	closed := leaf("tenant", "", 5)
 	closed.OnFailure = descriptors.FailClosed
 	d := tree(leaf("user", "", 5), closed)
-	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 		f.lose(of("acme"))
 		want(t, "closed", f.send(0, asking([]string{"user", "joe"}, []string{"tenant", "acme"})), true)
 		if got := f.usedBy("joe"); got != 1 {
@@ -84,7 +84,7 @@ func TestAQuotaWithRoomElsewhere(t *testing.T) {
 	x.Quota, y.Quota = true, true
 	d := tree(x, y)
 	d.Rules = []descriptors.Rule{bucket("user", descriptors.ScopeUser, 10)}
-	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 		f.lose(func(c limit.Charge) bool { return of("joe")(c) || of("xx")(c) })
 		req := asking([]string{"user", "joe"}, []string{"x", "xx"}, []string{"y", "yy"})
 		for i := range int64(4) {
@@ -106,7 +106,7 @@ func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
 		d.Rules[i].Limits[0].Limit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1,
 			Window: 30 * time.Second}
 	}
-	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 		f.lose(of("acme"))
 		f.send(0, request("joe", "acme", 1))
 		ctx, cancel := context.WithCancel(t.Context())

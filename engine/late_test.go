@@ -30,7 +30,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 		var rules []string
 		d := counted(limit.FixedWindow, 1, 24*time.Hour)
 		d.Rules[0].OnFailure = c.policy
-		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 			if c.spent {
 				f.send(0, request("u", "", 1))
 			}
@@ -57,7 +57,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 // TestALateRefundIsTriedOnce, and counted when it fails. A late reply that is lost changes nothing.
 func TestALateRefundIsTriedOnce(t *testing.T) {
 	for err, failed := range map[error]int64{nil: 1, errors.New("closed"): 0} {
-		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *sidecars) {
 			e := f.engines[0]
 			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
 				bringLate(fate, charges, decisions, err)
@@ -66,7 +66,7 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 			f.within(20*time.Millisecond, request("u", "", 3))
 			f.lose(func(c limit.Charge) bool { return c.Op == limit.Refund })
 			pass(10 * time.Second)
-			if got := e.Stats().GiveBackFailed; got != failed || f.refunds() != 3*failed {
+			if got := e.Stats().RefundsFailed; got != failed || f.refunds() != 3*failed {
 				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of 3", err, got, f.refunds(), failed)
 			}
 		})
@@ -75,7 +75,7 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 
 // TestCloseWaitsForRefunds, and lets no further one begin.
 func TestCloseWaitsForRefunds(t *testing.T) {
-	inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *sidecars) {
 		f.delay(slowly(50 * time.Millisecond))
 		f.within(20*time.Millisecond, request("u", "", 3))
 		f.within(20*time.Millisecond, request("u", "", 1))
@@ -86,7 +86,7 @@ func TestCloseWaitsForRefunds(t *testing.T) {
 			t.Errorf("%d given back when the engine is closed, want 3", got)
 		}
 		pass(time.Second)
-		if got := f.engines[0].Stats().GiveBackFailed; got != 1 {
+		if got := f.engines[0].Stats().RefundsFailed; got != 1 {
 			t.Errorf("%d not given back after the end, want 1", got)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 // admits is not charged to the store afterwards.
 func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
-		inFleet(t, 2, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
+		inSidecars(t, 2, counted(a, 100, time.Hour), func(t *testing.T, f *sidecars) {
 			f.spend(0, 60)
 			f.lose(everything)
 			if got := f.spend(0, 110); got != 50 {
@@ -31,7 +31,7 @@ func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
 // TestAShareIsKeptUntilItsWindowEnds: a store that is lost again and again gives no new share each time.
 func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
-		inFleet(t, 2, counted(a, 100, time.Minute), func(t *testing.T, f *fleet) {
+		inSidecars(t, 2, counted(a, 100, time.Minute), func(t *testing.T, f *sidecars) {
 			toWindow()
 			admitted := 0
 			for range 10 {
@@ -54,7 +54,7 @@ func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 
 // TestAShareEndsWithTheWindowOfTheStoresClock, also where the sidecar's own is 20 s behind.
 func TestAShareEndsWithTheWindowOfTheStoresClock(t *testing.T) {
-	inFleet(t, 1, counted(limit.FixedWindow, 10, time.Minute), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, counted(limit.FixedWindow, 10, time.Minute), func(t *testing.T, f *sidecars) {
 		f.Memory = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
 		toWindow()
 		pass(30 * time.Second)
@@ -73,7 +73,7 @@ func TestNoMoreThanAllShares(t *testing.T) {
 		for seed := range uint64(15) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			live, count := 1+r.IntN(7), 1+r.Int64N(40)
-			inFleet(t, live, counted(a, count, time.Minute), func(t *testing.T, f *fleet) {
+			inSidecars(t, live, counted(a, count, time.Minute), func(t *testing.T, f *sidecars) {
 				toWindow()
 				f.lose(everything)
 				bound := max(count/int64(live), 1)
@@ -92,7 +92,7 @@ func TestNoMoreThanAllShares(t *testing.T) {
 }
 
 // spendAtRandom sends requests of small costs through random engines within 50 s, and returns what each admitted.
-func (f *fleet) spendAtRandom(r *rand.Rand, requests int) []int64 {
+func (f *sidecars) spendAtRandom(r *rand.Rand, requests int) []int64 {
 	admitted := make([]int64, len(f.engines))
 	for range requests {
 		pass(time.Duration(r.Int64N(int64(25*time.Second))) / time.Duration(requests) * 2)

@@ -262,20 +262,20 @@ func (g *gate) pass(ctx context.Context, r *limit.Request) {
 	}
 }
 
-// fleet is some engines on one store, on the clock of a synctest bubble.
-type fleet struct {
+// sidecars is some engines on one store, on the clock of a synctest bubble.
+type sidecars struct {
 	*gate
 	t       *testing.T
 	engines []*engine.Engine
 }
 
-// inFleet runs a test with that many engines under the rules, and with another configuration.
-func inFleet(
-	t *testing.T, n int, domain descriptors.Domain, test func(*testing.T, *fleet), set ...func(*engine.Config),
+// inSidecars runs a test with that many engines under the rules, and with another configuration.
+func inSidecars(
+	t *testing.T, n int, domain descriptors.Domain, test func(*testing.T, *sidecars), set ...func(*engine.Config),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fleet{t: t, gate: newGate()}
+		f := &sidecars{t: t, gate: newGate()}
 		for range n {
 			clock := engine.NewClock(time.Now)
 			cfg := engine.Config{
@@ -296,28 +296,28 @@ func inFleet(
 	})
 }
 
-func (f *fleet) send(n int, req *descriptors.Request) *engine.Verdict {
+func (f *sidecars) send(n int, req *descriptors.Request) *engine.Verdict {
 	v := new(engine.Verdict)
 	f.engines[n].Decide(f.t.Context(), req, v)
 	return v
 }
 
 // decide returns how long the answer took, too.
-func (f *fleet) decide(ctx context.Context, req *descriptors.Request) (*engine.Verdict, time.Duration) {
+func (f *sidecars) decide(ctx context.Context, req *descriptors.Request) (*engine.Verdict, time.Duration) {
 	v, began := new(engine.Verdict), time.Now()
 	f.engines[0].Decide(ctx, req, v)
 	return v, time.Since(began)
 }
 
 // within sends a request of a caller that waits for so long.
-func (f *fleet) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
+func (f *sidecars) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), longest)
 	defer cancel()
 	return f.decide(ctx, req)
 }
 
 // spend sends requests of cost 1 of user u through engine n, and returns how many were admitted.
-func (f *fleet) spend(n, requests int) int {
+func (f *sidecars) spend(n, requests int) int {
 	admitted := 0
 	for range requests {
 		if !f.send(n, request("u", "", 1)).Refused {
@@ -328,7 +328,7 @@ func (f *fleet) spend(n, requests int) int {
 }
 
 // used is how many tokens of the limits of these requests are used at the store.
-func (f *fleet) used(req *descriptors.Request) []int64 {
+func (f *sidecars) used(req *descriptors.Request) []int64 {
 	var m descriptors.Match
 	f.engines[0].Rules().Match(req, &m)
 	var used []int64
@@ -339,7 +339,7 @@ func (f *fleet) used(req *descriptors.Request) []int64 {
 }
 
 // usedBy is how many tokens of the one limit of a user are used at the store.
-func (f *fleet) usedBy(user string) int64 {
+func (f *sidecars) usedBy(user string) int64 {
 	return f.used(request(user, "", 1))[0]
 }
 

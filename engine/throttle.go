@@ -89,7 +89,7 @@ func (v *Verdict) longestWait() (at int, longest time.Duration) {
 // refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after
 // rest. All that it took is given back, and the verdict is as if that limit had refused it in the first place.
 func (e *Engine) refuseLate(v *Verdict, at int, rest time.Duration) {
-	e.giveBack(v.Match.Domain, &v.request, true)
+	e.refundAll(v.Match.Domain, &v.request, true)
 	for i := range v.Decisions {
 		v.Decisions[i].Wait = 0
 	}

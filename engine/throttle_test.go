@@ -27,7 +27,7 @@ func slowly(took time.Duration) func(limit.Charge) time.Duration {
 }
 
 // wantAfter sends a request and holds whether it is refused, and how long that took.
-func (f *fleet) wantAfter(ctx context.Context, refused bool, took time.Duration) *engine.Verdict {
+func (f *sidecars) wantAfter(ctx context.Context, refused bool, took time.Duration) *engine.Verdict {
 	f.t.Helper()
 	v, got := f.decide(ctx, request("u", "", 1))
 	if v.Refused != refused || got != took {
@@ -37,7 +37,7 @@ func (f *fleet) wantAfter(ctx context.Context, refused bool, took time.Duration)
 }
 
 func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *sidecars) {
 		for _, wait := range []time.Duration{0, time.Second, time.Second} {
 			if v := f.wantAfter(t.Context(), false, wait); v.Waited != wait {
 				t.Errorf("waited %v, want %v", v.Waited, wait)
@@ -50,7 +50,7 @@ func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
 func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 	const half = 500 * time.Millisecond
 	for longest, left := range map[time.Duration]time.Duration{half: time.Hour, time.Hour: half} {
-		inFleet(t, 1, throttled(time.Second, longest), func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, throttled(time.Second, longest), func(t *testing.T, f *sidecars) {
 			f.wantAfter(t.Context(), false, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
@@ -63,7 +63,7 @@ func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 
 // TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
 func TestNoMoreWaitersThanTheBound(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *sidecars) {
 		f.delay(slowly(10 * time.Millisecond))
 		var admitted atomic.Int64
 		var all sync.WaitGroup
@@ -96,7 +96,7 @@ func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 		"could wait":                   {request("joe", "acme", 1), request("joe", "beta", 1), 1},
 		"refused by another rule, too": {request("joe", "acme", 1), request("joe", "acme", 1), 0},
 	} {
-		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 			f.send(0, c.before)
 			f.send(0, request("u", "", 1))
 			var held sync.WaitGroup
@@ -114,7 +114,7 @@ func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 
 // TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
 func TestDrainDecidesWaits(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *sidecars) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for n := range 10 {
@@ -143,13 +143,13 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 	d.Rules[0].Response = &descriptors.Response{Status: 503, Message: "later"}
 	for name, c := range map[string]struct {
 		store time.Duration
-		cause func(f *fleet, cancel func())
+		cause func(f *sidecars, cancel func())
 	}{
-		"the caller hung up":  {0, func(_ *fleet, cancel func()) { cancel() }},
-		"the process ends":    {0, func(f *fleet, _ func()) { f.engines[0].Drain(time.Now()) }},
-		"the store took long": {15 * time.Millisecond, func(*fleet, func()) {}},
+		"the caller hung up":  {0, func(_ *sidecars, cancel func()) { cancel() }},
+		"the process ends":    {0, func(f *sidecars, _ func()) { f.engines[0].Drain(time.Now()) }},
+		"the store took long": {15 * time.Millisecond, func(*sidecars, func()) {}},
 	} {
-		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		inSidecars(t, 1, d, func(t *testing.T, f *sidecars) {
 			f.send(0, request("u", "", 1))
 			ctx, cancel := context.WithTimeout(t.Context(), 1000500*time.Microsecond)
 			defer cancel()
@@ -172,7 +172,7 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 }
 
 func TestShadowModeHoldsNoAnswers(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
+	inSidecars(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *sidecars) {
 		for i, shadowed := range []bool{false, false, true} {
 			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
 			if v.Refused || took != 0 || v.Shadowed != shadowed {

@@ -12,7 +12,7 @@ type Stats struct {
 	Waiting             int64 `metric:"throttle_waiting" help:"Throttled answers that are held."`
 	TurnedAway          int64 `metric:"throttle_turned_away_total" help:"Requests refused because too many waited."`
 	ReservationsDropped int64 `metric:"reservations_dropped_total" help:"Reservations without room: they stay charged."`
-	GiveBackFailed      int64 `metric:"give_back_failed_total" help:"Charges of refused requests not given back."`
+	RefundsFailed       int64 `metric:"give_back_failed_total" help:"Charges of refused requests not given back."`
 	OverAdmitted        int64 // charges that the store refused after their request had been admitted without it
 }
 
@@ -21,7 +21,7 @@ func (e *Engine) Stats() Stats {
 	return Stats{
 		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(),
 		ReservationsDropped: e.reserved.dropped.Load(),
-		GiveBackFailed:      e.unreturned.Load(), OverAdmitted: e.over.Load(),
+		RefundsFailed:       e.unreturned.Load(), OverAdmitted: e.over.Load(),
 	}
 }
 

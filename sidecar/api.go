@@ -21,7 +21,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 	a := &admin.API{
 		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
 		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
-		Top: s.reports.top, TopOfAll: s.topOfFleet, Sidecars: s.fleetNow, Events: &s.reports.feed,
+		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Events: &s.reports.feed,
 		Stopping: s.serving.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
 			Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {

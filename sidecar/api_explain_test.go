@@ -53,7 +53,7 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 			pickOne(r, "/", "/search", "/healthz"), pickOne(r, "GET", "POST")
 		peer, plan := pickOne(r, "192.0.2.7", "192.0.2.200", "198.51.100.4"), pickOne(r, "", "a", "b")
 		if r.IntN(2) == 0 {
-			said := s.operate(t, "/v1/explain",
+			explained := s.operate(t, "/v1/explain",
 				fields{"http": fields{"domain": "shop", "method": method, "path": path, "peer": peer,
 					"headers": fields{"x": "y"}, "context": fields{"c": "d"}, "principal": or(user, "stranger")}})
 			got := must.Get(checks.Check(ctx, checkOf(or(user, "stranger"), path, method, peer)))(t)
@@ -61,9 +61,9 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 			if d := got.GetDeniedResponse(); d != nil {
 				status = float64(d.GetStatus().GetCode())
 			}
-			verdict := said["verdict"].(fields)
+			verdict := explained["verdict"].(fields)
 			if verdict["status"] != status {
-				t.Fatalf("ext_authz answers %v, and explain says %v", got, said)
+				t.Fatalf("ext_authz answers %v, and explain says %v", got, explained)
 			}
 			seen["ext_authz "+verdict["outcome"].(string)]++
 			continue
@@ -85,12 +85,12 @@ func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
 					{Key: "plan", Value: plan}}})
 			all = append(all, fields{"entries": []fields{{"key": "plan", "value": plan}}})
 		}
-		said := s.operate(t, "/v1/explain", fields{"rls": fields{"domain": "shop", "descriptors": all}})
+		explained := s.operate(t, "/v1/explain", fields{"rls": fields{"domain": "shop", "descriptors": all}})
 		got := must.Get(limits.ShouldRateLimit(ctx, wire))(t)
-		if said["answers"].(fields)["rls"].(fields)["overallCode"] != got.GetOverallCode().String() {
-			t.Fatalf("the rate limit service answers %v, and explain says %v", got, said)
+		if explained["answers"].(fields)["rls"].(fields)["overallCode"] != got.GetOverallCode().String() {
+			t.Fatalf("the rate limit service answers %v, and explain says %v", got, explained)
 		}
-		seen["rls "+said["verdict"].(fields)["outcome"].(string)]++
+		seen["rls "+explained["verdict"].(fields)["outcome"].(string)]++
 	}
 	for _, want := range []string{"rls allowed", "rls refused", "rls blocked", "rls exempt", "ext_authz allowed",
 		"ext_authz refused", "ext_authz blocked", "ext_authz exempt"} {

@@ -13,28 +13,28 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-func TestTheFleetAndItsTopKeys(t *testing.T) {
+func TestAllSidecarsAndTheirTopKeys(t *testing.T) {
 	redis := servers.StartRedis(t)
 	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}
 	one, other := begin(t, operatedRules, environ...), begin(t, fewPerHour, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "bob", codeOK)
 	servers.Await(t, "both sidecars", func() error {
-		status, fleet := one.call(t, "GET", "/v1/fleet", nil)
-		all, _ := fleet["sidecars"].([]any)
-		if status != http.StatusOK || len(all) != 2 || fleet["rules_agree"] != false {
-			return fmt.Errorf("the fleet is %d %v", status, fleet)
+		status, answer := one.call(t, "GET", "/v1/sidecars", nil)
+		all, _ := answer["sidecars"].([]any)
+		if status != http.StatusOK || len(all) != 2 || answer["rules_agree"] != false {
+			return fmt.Errorf("the sidecars are %d %v", status, answer)
 		}
 		return nil
 	})
 	var top map[string]any
 	servers.Await(t, "the top keys of both", func() error {
 		var status int
-		status, top = one.call(t, "GET", "/v1/top?fleet=true", nil)
+		status, top = one.call(t, "GET", "/v1/top?all=true", nil)
 		text := fmt.Sprint(top["asked"])
 		if status != http.StatusOK || top["sidecars"] != 2.0 || !strings.Contains(text, "alice") ||
 			!strings.Contains(text, "bob") {
-			return fmt.Errorf("the top keys of the fleet are %d %v", status, top)
+			return fmt.Errorf("the top keys of all are %d %v", status, top)
 		}
 		return nil
 	})

@@ -227,12 +227,12 @@ func TestAnswersReachTheirOwnCallers(t *testing.T) {
 		callers.Go(func() {
 			for i := range 100 {
 				name := strings.Repeat(string(rune('a'+caller)), 1+(7*i+caller)%200)
-				ctx, hangUp := context.WithCancel(t.Context())
+				ctx, leave := context.WithCancel(t.Context())
 				if i%10 == 9 {
-					go hangUp()
+					go leave()
 				}
 				answer, err := client.ShouldRateLimit(ctx, typicalRequest(name))
-				hangUp()
+				leave()
 				if status.Code(err) == codes.Canceled && i%10 == 9 {
 					continue
 				}

@@ -71,7 +71,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 				asked.Go(func() { _, _ = ask(client, []string{"alice", fmt.Sprint("user-", i)}[i%2]) })
 			}
 			asked.Wait()
-			fetch(t, s.Addresses().Debug, "/v1/fleet")
+			fetch(t, s.Addresses().Debug, "/v1/sidecars")
 			s.lookForRules()
 			s.counts.redis.Serve([]string{"shop", "mail"})
 			s.counts.records.Outdate()

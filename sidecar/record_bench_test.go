@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"math"
 	"syscall"
 	"testing"
 	"time"
@@ -57,7 +58,10 @@ func TestARecordedCallHasTheSameBudget(t *testing.T) {
 	s := beginWith(t, memory.New(memory.Config{}), budgetRules, toNowhere...)
 	recordTo(t, s.Sidecar)
 	for _, b := range budgets {
-		got := testing.AllocsPerRun(1000, served(t, s.Sidecar, b.service, b.message))
+		got, call := math.Inf(1), served(t, s.Sidecar, b.service, b.message)
+		for range 5 { // the background allocates, too: it looks for a Redis that is away
+			got = min(got, testing.AllocsPerRun(1000, call))
+		}
 		if got > b.most+forgotten {
 			t.Errorf("%s: %v allocations per call, at most %v", b.name, got, b.most)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// topOfFleet asks all sidecars for their rankings.
-func (s *Sidecar) topOfFleet(ctx context.Context) ([]live.Ranking, []string, error) {
+// topOfAll asks all sidecars for their rankings.
+func (s *Sidecar) topOfAll(ctx context.Context) ([]live.Ranking, []string, error) {
 	if s.updates.peers == nil {
 		return []live.Ranking{s.reports.top.Ranking()}, nil, nil
 	}
@@ -28,8 +28,8 @@ func (s *Sidecar) topOfFleet(ctx context.Context) ([]live.Ranking, []string, err
 	return all, missing, nil
 }
 
-// toldKeys is how many keys of each list a sidecar sends another one.
-const toldKeys = 256
+// sentKeys is how many keys of each list a sidecar sends another one.
+const sentKeys = 256
 
 // reply answers a question of another sidecar.
 func (s *Sidecar) reply(topic string, _ []byte) []byte {
@@ -38,9 +38,9 @@ func (s *Sidecar) reply(topic string, _ []byte) []byte {
 	}
 	r := s.reports.top.Ranking()
 	for i, list := range []*[]live.Ranked{&r.Asked, &r.Refused} {
-		if len(*list) > toldKeys {
-			r.Floor[i] = max(r.Floor[i], (*list)[toldKeys].Count)
-			*list = (*list)[:toldKeys]
+		if len(*list) > sentKeys {
+			r.Floor[i] = max(r.Floor[i], (*list)[sentKeys].Count)
+			*list = (*list)[:sentKeys]
 		}
 	}
 	text, err := json.Marshal(r)
@@ -50,8 +50,8 @@ func (s *Sidecar) reply(topic string, _ []byte) []byte {
 	return text
 }
 
-// fleetNow is every sidecar that lives; without Redis this one.
-func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
+// sidecarsNow is every sidecar that lives; without Redis this one.
+func (s *Sidecar) sidecarsNow(ctx context.Context) ([]admin.SidecarView, error) {
 	if s.updates.peers == nil {
 		self := s.card()
 		self.ID, self.Self = "self", true

@@ -235,12 +235,12 @@ func TestFilesBesideXDS(t *testing.T) {
 			t.Errorf("domain %s comes from %q, its limit from %q, want xds:%[1]s", d.Name, d.Source, d.Limits[0].At)
 		}
 	}
-	var fleet admin.SidecarList
-	_, body = fetch(t, s.Addresses().Debug, "/v1/fleet")
-	err = json.Unmarshal([]byte(body), &fleet)
-	if err != nil || fleet.Sidecars[0].XDS == nil ||
-		*fleet.Sidecars[0].XDS != (admin.XDSState{Connected: true, Version: "2"}) {
-		t.Errorf("/v1/fleet = %s, %v", body, err)
+	var all admin.SidecarList
+	_, body = fetch(t, s.Addresses().Debug, "/v1/sidecars")
+	err = json.Unmarshal([]byte(body), &all)
+	if err != nil || all.Sidecars[0].XDS == nil ||
+		*all.Sidecars[0].XDS != (admin.XDSState{Connected: true, Version: "2"}) {
+		t.Errorf("/v1/sidecars = %s, %v", body, err)
 	}
 
 	write(t, file, strings.Replace(twoPerYear, "domain: shop", "domain: edge", 1)) // of the server too

@@ -35,9 +35,9 @@ func awaitLive(t *testing.T, what string, r *Redis, domain string, n int) {
 
 func TestSidecarsAreCountedByDomain(t *testing.T) {
 	t.Parallel() // it mostly waits
-	lone, two := servers.StartRedis(t), startRing(t, 2)
+	single, two := servers.StartRedis(t), startRing(t, 2)
 	for name, main := range map[string]func() *redis.Client{
-		"one server": func() *redis.Client { return at(lone.Addr) }, "ring": func() *redis.Client {
+		"one server": func() *redis.Client { return at(single.Addr) }, "ring": func() *redis.Client {
 			return ring(two...)
 		},
 	} {

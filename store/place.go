@@ -102,10 +102,10 @@ func (q *question) newTrip(h home, turn int) *trip {
 	return t
 }
 
-// giveBack returns what a refused request took, and enters that into its decisions. Charges with Each stay, as they
+// undo returns what a refused request took, and enters that into its decisions. Charges with Each stay, as they
 // would in one trip. What a trip took whose caller left is not known; its late reply shows that. The answer waits no
 // longer than its patience lasts, but all is given back.
-func (q *question) giveBack(ctx context.Context) {
+func (q *question) undo(ctx context.Context) {
 	back, taken := &limit.Request{Due: q.due}, []*limit.Decision(nil)
 	for i := range q.request.Charges {
 		c, d := &q.request.Charges[i], &q.request.Decisions[i]

@@ -73,7 +73,7 @@ func walk(t *testing.T, s Counter) {
 			refused++
 		}
 		for i := range charges {
-			if !alike(got[i], want[i]) {
+			if !same(got[i], want[i]) {
 				t.Fatalf("step %d, charge %d of %+v:\ngot  %+v\nwant %+v", step, i, charges, got[i], want[i])
 			}
 		}
@@ -83,8 +83,8 @@ func walk(t *testing.T, s Counter) {
 	}
 }
 
-// alike allows for the time between two decisions.
-func alike(a, b limit.Decision) bool {
+// same allows for the time between two decisions.
+func same(a, b limit.Decision) bool {
 	near := func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute }
 	return a.Outcome == b.Outcome && a.Charged == b.Charged && a.Remaining == b.Remaining &&
 		near(a.ResetAfter, b.ResetAfter) && near(a.RetryAfter, b.RetryAfter)

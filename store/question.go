@@ -118,7 +118,7 @@ func (q *question) finish(ctx context.Context) {
 		r.denials.Known(q.request, r.cfg.Now(), true)
 	}
 	if len(q.trips) > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
-		q.giveBack(ctx)
+		q.undo(ctx)
 	}
 	q.punish(ctx)
 	for i := range q.request.Charges {

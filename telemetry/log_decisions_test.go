@@ -102,16 +102,16 @@ func TestAFloodOfDecisionsIsCut(t *testing.T) {
 	expectLine(t, scrape(t, m), "spillway_decision_log_skipped_total 900")
 }
 
-// mute is a log that is not read.
-type mute struct{ read chan struct{} }
+// blocked is a log that is not read.
+type blocked struct{ read chan struct{} }
 
-func (w mute) Write(b []byte) (int, error) {
+func (w blocked) Write(b []byte) (int, error) {
 	<-w.read
 	return len(b), nil
 }
 
 func TestALogThatNobodyReadsHoldsUpNoDecision(t *testing.T) {
-	w := mute{make(chan struct{})}
+	w := blocked{make(chan struct{})}
 	m := New(Config{})
 	second := int64(0)
 	l := m.DecisionLog(DecisionLogConfig{Rate: 1, Log: slog.New(slog.NewTextHandler(w, nil)), Now: func() time.Time {

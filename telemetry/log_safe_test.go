@@ -39,7 +39,7 @@ var events = map[string]func(log *slog.Logger, value string){
 	"value":   func(log *slog.Logger, v string) { log.Info("event", "value", v) },
 	"key":     func(log *slog.Logger, v string) { log.Info("event", v, "value") },
 	"error":   func(log *slog.Logger, v string) { log.Info("event", "error", errors.New(v)) },
-	"panic":   func(log *slog.Logger, v string) { log.Info("event", "panic", struct{ said string }{v}, "stack", v) },
+	"panic":   func(log *slog.Logger, v string) { log.Info("event", "panic", struct{ text string }{v}, "stack", v) },
 	"bytes":   func(log *slog.Logger, v string) { log.Info("event", "value", []byte(v)) },
 	"group":   func(log *slog.Logger, v string) { log.Info("event", slog.Group("in", "a", v, "b", v)) },
 	"with":    func(log *slog.Logger, v string) { log.With("value", v).WithGroup("g").Info("event", "more", v) },

@@ -93,7 +93,7 @@ func (s *Statsd) run() {
 			s.flush()
 		case <-s.stop:
 			s.flush()
-			s.hangUp()
+			s.disconnect()
 			return
 		}
 	}
@@ -199,12 +199,12 @@ func (s *Statsd) send() error {
 	_, err = conn.Write(s.buffer)
 	cut()
 	if err != nil {
-		s.hangUp()
+		s.disconnect()
 	}
 	return err
 }
 
-func (s *Statsd) hangUp() {
+func (s *Statsd) disconnect() {
 	if s.conn != nil {
 		s.conn.Close()
 		s.conn = nil

@@ -109,7 +109,7 @@ const connected = () => document.body.dataset.state === "live";
 async function top() {
   if (!connected()) return;
   try {
-    lists.top(await get(`/v1/top?limit=10${$("whole").checked ? "&fleet=true" : ""}`));
+    lists.top(await get(`/v1/top?limit=10${$("whole").checked ? "&all=true" : ""}`));
   } catch (wrong) {
     lists.topFailed(wrong.status ? wrong.message : "");
   }
@@ -118,7 +118,7 @@ async function top() {
 async function fleet() {
   if (!connected()) return;
   try {
-    notice("fleet", lists.fleet(await get("/v1/fleet")));
+    notice("fleet", lists.fleet(await get("/v1/sidecars")));
   } catch (wrong) {
     if (wrong.status) say($("fleet-note"), wrong.message);
   }

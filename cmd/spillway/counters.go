@@ -65,7 +65,7 @@ func addTop(cmd *cobra.Command) {
 func topCounters(s *session, _ []string) {
 	params := s.withDomain(s.parameters(topOptions))
 	if s.is("all") {
-		params.Set("fleet", "true")
+		params.Set("all", "true")
 	}
 	o := s.get("/v1/top", params)
 	s.print(o, func() {

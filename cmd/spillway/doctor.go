@@ -108,7 +108,7 @@ func (d *doctor) checkReadiness(at string) {
 
 // checkSidecars compares the sidecars that share the store.
 func (d *doctor) checkSidecars() {
-	o := d.get("/v1/fleet", nil)
+	o := d.get("/v1/sidecars", nil)
 	if d.err != nil {
 		if d.domains != nil { // else the sidecar does not answer at all
 			d.wrong("sidecars", "%v", d.err)

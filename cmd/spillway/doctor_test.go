@@ -27,7 +27,7 @@ func envoyPages() map[string]string {
 // sidecarPages are those of a sidecar that works.
 func sidecarPages() map[string]string {
 	return map[string]string{
-		"/v1/rules": `{"domains":[{"name":"shop"}]}`, "/v1/fleet": `{"rules_agree":true,"sidecars":[{"id":"a",` +
+		"/v1/rules": `{"domains":[{"name":"shop"}]}`, "/v1/sidecars": `{"rules_agree":true,"sidecars":[{"id":"a",` +
 			`"self":true}]}`,
 		"/readyz": "ok\n",
 	}
@@ -49,8 +49,8 @@ func TestDoctor(t *testing.T) {
 		"calls that failed":   {"/stats", `"value":0`, `"value":12`, "cluster.app.ratelimit.error is 12"},
 		"not Envoy":           {"/config_dump", "{", "<", "must be JSON"},
 		"no rules":            {"/v1/rules", `{"name":"shop"}`, "", "it has no rules"},
-		"rules that differ":   {"/v1/fleet", "true,", "false,", "their rules differ"},
-		"another is degraded": {"/v1/fleet", `"self":true`, `"degraded":["redis: away"]`, "is degraded: redis: away"},
+		"rules that differ":   {"/v1/sidecars", "true,", "false,", "their rules differ"},
+		"another is degraded": {"/v1/sidecars", `"self":true`, `"degraded":["redis: away"]`, "is degraded: redis: away"},
 		"Redis":               {"/readyz", "ok", "ok (degraded: redis: connection refused; rules: a.yaml)", "redis"},
 	} {
 		envoy, sidecar := envoyPages(), sidecarPages()

@@ -56,7 +56,7 @@ func newReplay() *cobra.Command {
   spillway replay --rules rules/ --against new-rules/ -o html --report report.html access.log.gz
   spillway replay --rules shop.yaml --user jwt_sub --descriptor 'user={jwt_sub},path={path}' access.json`,
 		Args: between(1, many),
-		RunE: printing(f.run),
+		RunE: printing(f.replay),
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
@@ -84,7 +84,7 @@ func newReplay() *cobra.Command {
 	return cmd
 }
 
-func (f *replayFlags) run(cmd *cobra.Command, out *printer, logs []string) (err error) {
+func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) (err error) {
 	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge,
 		Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
@@ -113,7 +113,7 @@ func (f *replayFlags) run(cmd *cobra.Command, out *printer, logs []string) (err 
 	if err != nil {
 		return err
 	}
-	err = f.write(out, report)
+	err = f.show(out, report)
 	if broken := report.Log.Broken; err == nil && broken > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
 		err = exit(exitBroken)
@@ -121,8 +121,8 @@ func (f *replayFlags) run(cmd *cobra.Command, out *printer, logs []string) (err 
 	return err
 }
 
-// write writes the report where it is wanted.
-func (f *replayFlags) write(out *printer, report *replay.Report) error {
+// show writes the report where it is wanted.
+func (f *replayFlags) show(out *printer, report *replay.Report) error {
 	if f.report == "" {
 		return f.writeTo(out, report)
 	}

@@ -32,7 +32,7 @@ func sidecarName(s object) string {
 }
 
 func listSidecars(s *session, _ []string) {
-	o := s.get("/v1/fleet", nil)
+	o := s.get("/v1/sidecars", nil)
 	rows, agree := objects(o, "sidecars"), isTrue(o, "rules_agree")
 	s.print(o, func() {
 		if agree {

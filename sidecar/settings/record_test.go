@@ -23,11 +23,11 @@ func TestSettingsOfTheRecord(t *testing.T) {
 			65): {`RECORD_REGION: "` + strings.Repeat("x", 65) + `" is not a text of at most 64 bytes`},
 	} {
 		_, err := FromEnvironment(strings.Fields(environ), "sidecar")
-		var told *ConfigError
-		errors.As(err, &told)
+		var wrong *ConfigError
+		errors.As(err, &wrong)
 		var got []string
-		if told != nil {
-			got = told.Problems
+		if wrong != nil {
+			got = wrong.Problems
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q, want\n%q", environ, got, want)

@@ -36,11 +36,11 @@ func TestTLSSettingsThatDoNothingEndTheStart(t *testing.T) {
 		"REDIS_URL=a:1 REDIS_PERSECOND=true REDIS_PERSECOND_URL=rediss://b REDIS_TLS_CACERT=ca": nil,
 	} {
 		_, err := FromEnvironment(strings.Fields(environ), "sidecar")
-		var told *ConfigError
-		errors.As(err, &told)
+		var wrong *ConfigError
+		errors.As(err, &wrong)
 		var got []string
-		if told != nil {
-			got = told.Problems
+		if wrong != nil {
+			got = wrong.Problems
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q, want\n%q", environ, got, want)

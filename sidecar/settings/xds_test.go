@@ -47,8 +47,8 @@ func TestProblemsOfXDSNameVariableAndRemedy(t *testing.T) {
 			environ = append(environ, set)
 		}
 		_, err := FromEnvironment(environ, "ratelimit")
-		var told *ConfigError
-		if !errors.As(err, &told) || !strings.Contains(told.Error(), want) {
+		var wrong *ConfigError
+		if !errors.As(err, &wrong) || !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%s gives\n\t%v\nwant\n\t%s", set, err, want)
 		}
 	}

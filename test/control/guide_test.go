@@ -90,11 +90,12 @@ func inGuide(t *testing.T, ports map[string]string) string {
 	    curl -s "127.0.0.1:$port/v1/usage?domain=api&user=ann" | grep -q small; do sleep 0.05; done
 	done; }
 	` + block
+	programs := filepath.Dir(servers.SpillwayBin(t))
 	block = strings.NewReplacer("8080", ports["SIDECAR_1_PORT"], "8180", ports["SIDECAR_2_PORT"], "sleep 3", ":",
-		"/tmp/authz.yaml", filepath.Join(t.TempDir(), "authz.yaml")).Replace(block)
+		"/tmp/authz.yaml", filepath.Join(t.TempDir(), "authz.yaml"), "$PWD/bin", programs).Replace(block)
 	cmd := exec.Command("bash", "-c", block)
 	cmd.Dir = servers.Root(t)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(servers.SpillwayBin(t))+":"+os.Getenv("PATH"),
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"),
 		"SPILLWAY_CONTROL=http://127.0.0.1:"+ports["CONTROL_PORT"])
 	out, err := cmd.CombinedOutput()
 	if err != nil {

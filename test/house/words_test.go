@@ -3,7 +3,6 @@ package house
 import (
 	"go/ast"
 	"go/token"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,33 +17,13 @@ var oldWords = []string{
 	"told", "undone", "unfit", "untold", "young",
 }
 
-// laterWords are rooms that still have old words.
-var laterWords = []string{
-	"engine", "redis", "sidecar", "store", "telemetry", "test/simulation",
-}
-
 // maxBearers is how many types may have a method of one name. Those of usualMethods mean the same on every type.
 const maxBearers = 12
 
 var usualMethods = []string{"Close", "New", "String", "Error", "Run", "Read", "Write", "Stats"}
 
-func later(room string) bool {
-	return slices.ContainsFunc(laterWords, func(top string) bool { return under(room, top) })
-}
-
-func TestRoomsWithOldWordsExist(t *testing.T) {
-	for _, room := range laterWords {
-		if _, err := os.Stat(room); err != nil {
-			t.Errorf("%s/ is gone: remove it from laterWords", room)
-		}
-	}
-}
-
 func TestNamesHaveNoOldWords(t *testing.T) {
 	for _, s := range sources(t) {
-		if later(s.room) {
-			continue
-		}
 		for _, id := range declared(s.file) {
 			if word := oldWordIn(id.Name); word != "" {
 				t.Errorf("%s: %s has the word %q: docs/words.md lists what to write instead", s.at(id), id.Name, word)
@@ -70,7 +49,7 @@ func TestFewTypesShareAMethodName(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if ok && f.Recv != nil && !s.test && !later(s.room) && !slices.Contains(usualMethods, f.Name.Name) {
+			if ok && f.Recv != nil && !s.test && !slices.Contains(usualMethods, f.Name.Name) {
 				bearers[f.Name.Name] = append(bearers[f.Name.Name], s.room+"."+receiver(f))
 			}
 		}

@@ -108,11 +108,11 @@ func (c *call) send(ctx context.Context, s *sidecar.Sidecar) ([]byte, error) {
 func (w *world) sidecarNow(i int) *sidecar.Sidecar {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fleet[i]
+	return w.all[i]
 }
 
 // ask sends a call to its sidecar and keeps what came of it.
-func (w *world) ask(c *call, hangUp time.Duration) {
+func (w *world) ask(c *call, leave time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if c.deadline > 0 {
@@ -120,9 +120,9 @@ func (w *world) ask(c *call, hangUp time.Duration) {
 		ctx, end = context.WithTimeout(ctx, c.deadline)
 		defer end()
 	}
-	if hangUp > 0 {
+	if leave > 0 {
 		c.hung = true
-		hang := time.AfterFunc(hangUp, cancel)
+		hang := time.AfterFunc(leave, cancel)
 		defer hang.Stop()
 	}
 	to := w.sidecarNow(c.sidecar)

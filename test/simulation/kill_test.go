@@ -24,12 +24,12 @@ func (p *plug) connect(ctx context.Context, network, to string) (net.Conn, error
 func (w *world) kill(i, by int) {
 	w.mu.Lock()
 	w.killed[i] += by
-	victim, killed := w.fleet[i], w.killed[i]
+	victim, killed := w.all[i], w.killed[i]
 	w.mu.Unlock()
 	switch {
 	case by > 0 && killed == 1:
 		w.mu.Lock()
-		w.fleet[i] = nil
+		w.all[i] = nil
 		w.mu.Unlock()
 		w.plugs[i].out.Store(true)
 		for _, to := range w.places {
@@ -39,7 +39,7 @@ func (w *world) kill(i, by int) {
 	case by < 0 && killed == 0:
 		fresh := w.sidecar(i)
 		w.mu.Lock()
-		w.fleet[i] = fresh
+		w.all[i] = fresh
 		w.processes[i]++
 		w.mu.Unlock()
 	}

@@ -67,11 +67,11 @@ func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers
 			user = fmt.Sprintf("m%d", r.IntN(10_000))
 		}
 		c := w.newCall(r, p, user)
-		hangUp := time.Duration(0)
-		if r.Float64() < p.hangUp {
-			hangUp = time.Duration(r.ExpFloat64() * 3 * float64(time.Millisecond))
+		leave := time.Duration(0)
+		if r.Float64() < p.leave {
+			leave = time.Duration(r.ExpFloat64() * 3 * float64(time.Millisecond))
 		}
-		callers.Go(func() { w.ask(c, hangUp) })
+		callers.Go(func() { w.ask(c, leave) })
 	}
 }
 

@@ -57,7 +57,7 @@ func (w *world) run() {
 // end closes everything. The bubble then waits for the goroutines to end, or reports those that do not.
 func (w *world) end() {
 	var closing sync.WaitGroup
-	for _, s := range w.fleet {
+	for _, s := range w.all {
 		if s == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (w *world) changeRules() {
 		w.trace.add("rules change, version %d", n+1)
 		w.mu.Lock()
 		w.version = n + 1
-		all := slices.Clone(w.fleet)
+		all := slices.Clone(w.all)
 		w.mu.Unlock()
 		for _, s := range all {
 			if s != nil {

@@ -147,7 +147,7 @@ type loadPlan struct {
 	rate     float64       // calls a second of an open loop, or calls of one rush
 	deadline time.Duration // 0: none; -1: of each call another one
 	ids      float64       // part of the calls that have an address of their own
-	hangUp   float64       // part of the callers that hang up
+	leave    float64       // part of the callers that hang up
 	peeks    float64
 	costs    bool
 	after    bool // a rush begins when the window has ended, not before
@@ -162,12 +162,12 @@ func newLoads(r *rand.Rand, d *domain) []loadPlan {
 	switch {
 	case d.special == "throttled":
 		rate := min(ideal*(0.5+1.5*r.Float64()), 60)
-		return []loadPlan{{domain: d, kind: "open", rate: rate, deadline: -1, hangUp: r.Float64() / 4}}
+		return []loadPlan{{domain: d, kind: "open", rate: rate, deadline: -1, leave: r.Float64() / 4}}
 	case d.special != "":
 		return []loadPlan{{domain: d, kind: d.special, rate: float64(3 + r.IntN(8)), deadline: -1}}
 	case d.check:
 		return []loadPlan{
-			{domain: d, kind: "open", rate: min(ideal*(1.2+r.Float64()), 60), deadline: -1, hangUp: r.Float64() / 10},
+			{domain: d, kind: "open", rate: min(ideal*(1.2+r.Float64()), 60), deadline: -1, leave: r.Float64() / 10},
 			{domain: d, kind: "rush", rate: float64(10 + r.IntN(20)), deadline: 200 * time.Millisecond},
 		}
 	}
@@ -178,7 +178,7 @@ func usualLoads(r *rand.Rand, d *domain, ideal float64) []loadPlan {
 	all := []loadPlan{
 		{
 			domain: d, kind: "open", rate: min(ideal*(0.4+1.8*r.Float64()), 130), deadline: -1, ids: r.Float64() / 2,
-			hangUp: r.Float64() / 10, peeks: r.Float64() / 10, costs: r.IntN(3) == 0,
+			leave: r.Float64() / 10, peeks: r.Float64() / 10, costs: r.IntN(3) == 0,
 		},
 		{domain: d, kind: "polite", deadline: -1},
 	}
@@ -226,7 +226,7 @@ func (s *scenario) String() string {
 	}
 	for _, l := range s.loads {
 		fmt.Fprintf(&b, "  %s: %s, %.0f calls, deadline %v, addresses %.2f, hang up %.2f, peeks %.2f, costs %t\n",
-			l.domain.name, l.kind, l.rate, l.deadline, l.ids, l.hangUp, l.peeks, l.costs)
+			l.domain.name, l.kind, l.rate, l.deadline, l.ids, l.leave, l.peeks, l.costs)
 	}
 	return b.String()
 }

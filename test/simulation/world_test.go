@@ -42,7 +42,7 @@ type world struct {
 // changing is what goroutines change.
 type changing struct {
 	mu         sync.Mutex         // guards all below
-	fleet      []*sidecar.Sidecar // nil: it was killed
+	all        []*sidecar.Sidecar // nil: it was killed
 	killed     []int              // faults that keep each sidecar dead
 	processes  []int              // that each sidecar had before its present one
 	version    int                // of the rules
@@ -70,7 +70,7 @@ func begin(t *testing.T, s *scenario, folder string, traced bool) *world {
 	w.build()
 	w.plugs, w.killed, w.processes = make([]*plug, s.sidecars), make([]int, s.sidecars), make([]int, s.sidecars)
 	for i := range s.sidecars {
-		w.fleet = append(w.fleet, w.sidecar(i))
+		w.all = append(w.all, w.sidecar(i))
 	}
 	return w
 }
