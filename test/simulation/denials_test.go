@@ -3,10 +3,11 @@ package simulation
 import "time"
 
 // judgeDenials: a denial outlives its reason by a second at most. A refusal by Redis is wrong if all that may have been
-// charged in the time that the limit looks at, and in the second before, leaves room.
+// charged in the time that the limit looks at, and in the second before, leaves room. A bucket whose rate changes keeps
+// the part that is used, and not the number of tokens: nothing is known of it.
 func (w *world) judgeDenials(calls []*call) {
 	d := calls[0].domain
-	if d.special != "" || d.lease || calls[0].user == "r" {
+	if d.special != "" || d.lease || calls[0].user == "r" || d.algorithm == "token_bucket" && len(d.changes) > 0 {
 		return
 	}
 	first := 0
