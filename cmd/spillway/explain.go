@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -58,7 +59,7 @@ func (s *session) requestOf(args []string) object {
 func explain(s *session, args []string) {
 	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
 	s.print(o, func() {
-		s.line("%s", verdict(o))
+		s.painted(s.stated(verdict(o)))
 		if c := inner(o, "client"); c != nil {
 			s.line("client: %s", clientWords(c))
 		}
@@ -66,8 +67,8 @@ func explain(s *session, args []string) {
 		if rows := objects(o, "charges"); len(rows) > 0 {
 			s.line("\ncounters")
 			s.table(rows,
-				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
-				KEY key`))
+				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses state | WHO :owners |
+				RULE name | KEY key wide`))
 		}
 		if rows := objects(o, "considered"); len(rows) > 0 {
 			s.line("\nrules that could apply")
@@ -174,7 +175,31 @@ func beatenBy(c object) string {
 }
 
 // door is what a door would answer, on one line.
-func door(o object, name string) string { return plain(cmp.Or(text(o, "answers."+name), "none")) }
+func door(o object, name string) string {
+	return plain(cmp.Or(words(readable(at(o, "answers."+name))), "none"))
+}
+
+// readable is a value with the bodies of responses as they are read: without base64, and JSON as it is.
+func readable(value any) any {
+	o, is := value.(object)
+	if !is {
+		return value
+	}
+	all := object{}
+	for name, value := range o {
+		body, is := value.(string)
+		if name == "rawBody" && is {
+			if read, err := base64.StdEncoding.DecodeString(body); err == nil {
+				name, body, value = "body", string(read), string(read)
+			}
+		}
+		if document, err := parse([]byte(body)); name == "body" && err == nil {
+			value = document
+		}
+		all[name] = readable(value)
+	}
+	return all
+}
 
 func orNo(value any) string { return cmp.Or(words(value), "no") }
 
