@@ -63,6 +63,15 @@ type HTTPRequest struct {
 	Peer      Address           `json:"peer,omitempty"`      // the address of the connection's other end
 	Principal string            `json:"principal,omitempty"` // the principal of the peer's certificate
 	Context   map[string]string `json:"context,omitempty"`   // context extensions of the route
+	Client    *NamedClient      `json:"client,omitempty"`    // who asks, in place of credentials
+}
+
+// NamedClient is who asks, by names. What an API key of the rule file knows beside is filled in.
+type NamedClient struct {
+	User   string `json:"user,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Tier   string `json:"tier,omitempty"`
+	APIKey string `json:"api_key,omitempty"` // the id of an API key
 }
 
 // Address is the text of an address.
