@@ -47,11 +47,6 @@ func (e *Effect) Origin() Pos {
 // a penalty's or an override's.
 func (e *Effect) Written() *Rule { return e.from.rule }
 
-// PostPaid reports whether the effect's limit is charged when a request is over.
-func (e *Effect) PostPaid() bool {
-	return e.from.rule != nil && e.from.rule.PostPaid || e.from.node != nil && e.from.node.PostPaid
-}
-
 // Needs are the attributes without which no request meets the rule.
 func (r *Rule) Needs() Scope {
 	needs := r.Scope
