@@ -96,6 +96,7 @@ func (c *checker) domain(d *Domain) {
 	c.accounts(d, d.Tenants, accountTenant)
 	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
+	c.prefixes(d)
 	c.domainPenalty(d)
 	c.nodes(d.Name, d.Tree)
 }

@@ -136,8 +136,11 @@ func (c *checker) action(r *Rule) {
 	case r.Disabled:
 	case r.isOver(c.now):
 		c.warn(r.Pos, "rule %q can never apply: its until has passed", r.Name)
-	case (r.Action == Block || r.Action == Allow) && r.Match.none():
-		c.warn(r.Pos, "rule %q has no match and so is about every request: if that is not meant, add match:", r.Name)
+	case r.Action == Block && r.Match.none():
+		c.fail(r.Pos, "rule %q has no match and would block every request: add match:, or disable it by enabled: false",
+			r.Name)
+	case r.Action == Allow && r.Match.none():
+		c.warn(r.Pos, "rule %q has no match and so exempts every request: if that is not meant, add match:", r.Name)
 	}
 }
 

@@ -200,6 +200,11 @@ func (d *decoder) apiKeys(n *node, to *identity.KeysConfig) {
 
 // apiKey reads one key, and its own limits as an account of the domain.
 func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, digests map[[32]byte]string) {
+	if n.kind == scalar && !n.describes(scalar) {
+		d.fail(n, "an item of keys must be a map, such as { id: ci, sha256: DIGEST }; it is not shown, because it may "+
+			"be a key")
+		return
+	}
 	var key identity.Key
 	own := descriptors.Account{Pos: d.pos(n)}
 	sound := d.sound(func() {
@@ -248,13 +253,10 @@ func (d *decoder) digest(to *[32]byte) reader {
 			n.accept(matching("[0-9A-Fa-f]{64}"))
 			return
 		}
-		text, ok := d.string(n)
-		if !ok {
-			return
-		}
-		raw, err := hex.DecodeString(text)
-		if err != nil || len(raw) != len(to) {
-			d.fail(n, "sha256 wants 64 hex digits, not %q; write what `printf %%s KEY | sha256sum` prints", clip(text))
+		raw, err := hex.DecodeString(n.text)
+		if n.kind != scalar || err != nil || len(raw) != len(to) {
+			d.fail(n, "sha256 must be 64 hex digits, which this is not; it is not shown, because it may be a key; "+
+				"write what `printf %%s KEY | sha256sum` prints")
 			return
 		}
 		copy(to[:], raw)
@@ -263,6 +265,13 @@ func (d *decoder) digest(to *[32]byte) reader {
 
 // clientIP reads how the client's address is found.
 func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
+	for _, foreign := range []string{"trusted_proxy_depth", "xff_num_trusted_hops", "num_trusted_hops"} {
+		if at := n.get(foreign); at != nil {
+			d.fail(at, "%s counts otherwise; write trusted_hops: the place of the client's entry of x-forwarded-for, from "+
+				"the right: 1 where Envoy is the first proxy, 2 with one balancer before it", foreign)
+			return
+		}
+	}
 	ok := d.object(n, map[string]reader{
 		"trusted_hops":    d.small(&to.TrustedHops, 0, 100),
 		"trusted_proxies": d.cidrs(&to.TrustedProxies),

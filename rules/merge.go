@@ -31,6 +31,9 @@ func (f *Files) compile(sources []source, documents map[string]Document) Load {
 		options.Identity = nil // a set that is not published is never asked
 	}
 	set, more := descriptors.Compile(domains, options)
+	for i := range domains {
+		more = append(more, tierProblems(&domains[i])...)
+	}
 	for _, p := range more {
 		if refused && p.Warning {
 			continue // it may be about what was left out

@@ -53,14 +53,20 @@ func (d *decoder) rule(n *node) {
 	}
 }
 
-// outline is what is kept of a broken rule, so that a name that is taken and a scope that is missing are reported
-// beside what is broken. It has all that a rule needs but these two.
+// outline is what is kept of a broken rule, so that a name that is taken, a scope that is missing and what its action
+// needs are reported beside what is broken.
 func outline(n *node, broken *descriptors.Rule) descriptors.Rule {
 	rule := descriptors.Rule{Pos: broken.Pos, Name: broken.Name, Disabled: true, Action: descriptors.Allow}
 	limited := n.get("limit") != nil || n.get("limits") != nil
 	if limited && broken.Action != descriptors.Block && broken.Action != descriptors.Allow {
-		rule.Action, rule.Scope, rule.HasScope = descriptors.Reject, broken.Scope, broken.HasScope
+		rule.Action, rule.Scope, rule.HasScope = broken.Action, broken.Scope, broken.HasScope
+		rule.Limits, rule.PostPaid, rule.MaxDelay = broken.Limits, broken.PostPaid, broken.MaxDelay
+	}
+	if len(rule.Limits) == 0 && limited {
 		rule.Limits = []descriptors.Limit{{Unlimited: true}}
+	}
+	if n.get("max_delay") != nil {
+		rule.MaxDelay = max(rule.MaxDelay, time.Millisecond)
 	}
 	return rule
 }
