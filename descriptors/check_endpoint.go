@@ -75,24 +75,27 @@ var likePrefix = regexp.MustCompile(
 // prefixes warns of patterns that look like a prefix and match one segment alone, where no pattern of the domain is
 // about what is further below: then its author knows both.
 func (c *checker) prefixes(d *Domain) {
-	deeper := func(prefix string) bool {
-		for i := range d.Rules {
-			for _, p := range d.Rules[i].Match.Endpoints {
-				if rest, found := strings.CutPrefix(p.Text, prefix); found && strings.ContainsAny(rest, "/") ||
-					found && strings.HasPrefix(rest, "**") {
-					return true
-				}
-			}
-		}
-		return false
-	}
 	for i := range d.Rules {
 		r := &d.Rules[i]
 		for _, p := range r.Match.Endpoints {
-			if prefix := strings.TrimSuffix(p.Text, "*"); likePrefix.MatchString(p.Text) && !deeper(prefix) {
-				c.warn(p.Pos.or(r.Pos), "endpoint %q of rule %q matches one segment, so %sa and not %sa/b: if all that is "+
-					"below is meant, write %q", p.Text, r.Name, prefix, prefix, prefix+"**")
+			prefix := strings.TrimSuffix(p.Text, "*")
+			if likePrefix.MatchString(p.Text) && !d.isDeeper(prefix) {
+				c.warn(p.Pos.or(r.Pos), "endpoint %q of rule %q matches one segment, so %sa and not %sa/b: if all that "+
+					"is below is meant, write %q", p.Text, r.Name, prefix, prefix, prefix+"**")
 			}
 		}
 	}
+}
+
+// isDeeper reports whether an endpoint of the domain is about more than one segment below a prefix.
+func (d *Domain) isDeeper(prefix string) bool {
+	for i := range d.Rules {
+		for _, p := range d.Rules[i].Match.Endpoints {
+			rest, found := strings.CutPrefix(p.Text, prefix)
+			if found && (strings.Contains(rest, "/") || strings.HasPrefix(rest, "**")) {
+				return true
+			}
+		}
+	}
+	return false
 }

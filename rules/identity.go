@@ -200,11 +200,6 @@ func (d *decoder) apiKeys(n *node, to *identity.KeysConfig) {
 
 // apiKey reads one key, and its own limits as an account of the domain.
 func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, digests map[[32]byte]string) {
-	if n.kind == scalar && !n.describes(scalar) {
-		d.fail(n, "an item of keys must be a map, such as { id: ci, sha256: DIGEST }; it is not shown, because it may "+
-			"be a key")
-		return
-	}
 	var key identity.Key
 	own := descriptors.Account{Pos: d.pos(n)}
 	sound := d.sound(func() {
@@ -237,6 +232,11 @@ func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Accou
 		"tier": d.name(&to.Tier), "expires": d.instant(&to.Expires), "revoked": d.flag(&to.Revoked),
 	}
 	check := d.quota(keys, &own.Limits, &own.Burst)
+	if n.kind == scalar && !n.describes(scalar) {
+		d.fail(n, "an item of keys must be a map, such as { id: ci, sha256: DIGEST }; it is not shown, because it may "+
+			"be a key")
+		return
+	}
 	if !d.object(n, keys) {
 		return
 	}
@@ -267,8 +267,8 @@ func (d *decoder) digest(to *[32]byte) reader {
 func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
 	for _, foreign := range []string{"trusted_proxy_depth", "xff_num_trusted_hops", "num_trusted_hops"} {
 		if at := n.get(foreign); at != nil {
-			d.fail(at, "%s counts otherwise; write trusted_hops: the place of the client's entry of x-forwarded-for, from "+
-				"the right: 1 where Envoy is the first proxy, 2 with one balancer before it", foreign)
+			d.fail(at, "%s counts otherwise; write trusted_hops: the place of the client's entry of x-forwarded-for, "+
+				"from the right: 1 where Envoy is the first proxy, 2 with one balancer before it", foreign)
 			return
 		}
 	}

@@ -144,6 +144,7 @@ var settings = map[string]func(to, from *descriptors.Domain){
 	"charge_denied": func(to, from *descriptors.Domain) { to.ChargeDenied = from.ChargeDenied },
 	"co_locate":     func(to, from *descriptors.Domain) { to.CoLocate = from.CoLocate },
 	"on_failure":    func(to, from *descriptors.Domain) { to.OnFailure = from.OnFailure },
+	"defaults":      func(to, from *descriptors.Domain) { to.Defaults = from.Defaults },
 	"penalty":       func(to, from *descriptors.Domain) { to.Penalty = from.Penalty },
 	"timezone":      func(to, from *descriptors.Domain) { to.Timezone = from.Timezone },
 	"cost_header":   func(to, from *descriptors.Domain) { to.CostHeader = from.CostHeader },

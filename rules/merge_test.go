@@ -66,7 +66,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTiers: a tier that nobody has, or that no rule names, is reported where clients cannot bring others.
+// TestTiers: a tier that no client has, or that no rule names, is reported where clients cannot bring others.
 func TestTiers(t *testing.T) {
 	const pro = "rules:\n  - { name: a, scope: user, match: { tiers: [pro] }, limit: 5/1m }\n"
 	const identity = "identity: { api_keys: { header: x-api-key, keys: [{ id: k, sha256: \"" +
@@ -75,14 +75,17 @@ func TestTiers(t *testing.T) {
 		text string
 		want []string
 	}{
-		"a slip":            {pro + "tenants: { acme: { tier: prro } }\n", []string{`4:12: warning: "acme" has the tier "prro", which no rule names; did you mean "pro"?`}},
-		"no rule":           {pro + "users: { ann: { tier: gold } }\n", []string{`4:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; rules name pro`}},
+		"a slip": {pro + "tenants: { acme: { tier: prro } }\n", []string{
+			`4:12: warning: "acme" has the tier "prro", which no rule names; did you mean "pro"?`}},
+		"no rule": {pro + "users: { ann: { tier: gold } }\n", []string{
+			`4:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; ` +
+				`rules name pro`}},
 		"own limits":        {pro + "users: { ann: { tier: gold, limits: [5/1m] } }\n", nil},
 		"by tier":           {pro + "  - { name: b, scope: tier, limit: 5/1m }\nusers: { ann: { tier: gold } }\n", nil},
 		"no rule names any": {"rules: [{ name: a, scope: user, limit: 5/1m }]\nusers: { ann: { tier: gold } }\n", nil},
 		"from Envoy":        {pro, nil},
-		"nobody has it": {pro + identity, []string{`3:5: warning: rule "a" is about the tier "pro", which no user, ` +
-			`tenant or API key of the file has; give it to one, or remove it here, unless records give it`}},
+		"no client has it": {pro + identity, []string{`3:5: warning: rule "a" is about the tier "pro", which no ` +
+			`user, tenant or API key of the file has; give it to one, or remove it here, unless records give it`}},
 		"from tokens": {pro + strings.Replace(identity, "identity: {", "identity: { jwt: [{ issuer: i, "+
 			"jwks: \"https://a.example/k\", claims: { tier: plan } }],", 1), nil},
 	} {

@@ -17,33 +17,37 @@ func tierProblems(d *descriptors.Domain) (problems []descriptors.Problem) {
 	}
 	named, counted := tiersOfRules(d)
 	had := tiersOfKeys(d)
-	for _, list := range [][]descriptors.Account{d.Users, d.Tenants} {
-		for i := range list {
-			a := &list[i]
-			had[a.Tier] = true
-			if a.Tier == "" || len(named) == 0 || named[a.Tier] != nil {
-				continue
-			}
-			near := nearest(a.Tier, sorted(named))
-			switch {
-			case near != "":
-				warn(a.Pos, "%q has the tier %q, which no rule names; did you mean %q?", clip(a.Name), clip(a.Tier), near)
-			case len(a.Limits) == 0 && !counted:
-				warn(a.Pos, "%q has the tier %q, which no rule names, so the tier has no effect; rules name %s",
-					clip(a.Name), clip(a.Tier), strings.Join(sorted(named), ", "))
-			}
+	for _, a := range slices.Concat(d.Users, d.Tenants) {
+		had[a.Tier] = true
+		if advice := unnamed(&a, named, counted); advice != "" {
+			warn(a.Pos, "%q has the tier %q, which no rule names%s", clip(a.Name), clip(a.Tier), advice)
 		}
 	}
 	if !closedTiers(d, had) {
 		return problems
 	}
 	for _, tier := range sorted(named) {
-		if !had[tier] {
-			warn(named[tier].Pos, "rule %q is about the tier %q, which no user, tenant or API key of the file has; give it "+
-				"to one, or remove it here, unless records give it", clip(named[tier].Name), clip(tier))
+		if r := named[tier]; !had[tier] {
+			warn(r.Pos, "rule %q is about the tier %q, which no user, tenant or API key of the file has; give it to "+
+				"one, or remove it here, unless records give it", clip(r.Name), clip(tier))
 		}
 	}
 	return problems
+}
+
+// unnamed is what to do about the tier of an account that no rule names; empty: the tier is of use, or may be. A tier
+// is also of use where a rule counts by it.
+func unnamed(a *descriptors.Account, named map[string]*descriptors.Rule, counted bool) string {
+	if a.Tier == "" || len(named) == 0 || named[a.Tier] != nil {
+		return ""
+	}
+	if near := nearest(a.Tier, sorted(named)); near != "" {
+		return "; did you mean " + quote(near) + "?"
+	}
+	if len(a.Limits) > 0 || counted {
+		return ""
+	}
+	return ", so the tier has no effect; rules name " + strings.Join(sorted(named), ", ")
 }
 
 // tiersOfRules are the tiers that rules name, each with the first rule, and whether a rule counts by tier.
@@ -72,7 +76,7 @@ func tiersOfKeys(d *descriptors.Domain) map[string]bool {
 	return had
 }
 
-// closedTiers reports whether clients have no other tiers than those of the file: the domain is one of ext_authz, no
+// closedTiers reports whether all tiers of clients are in the file: the domain is one of ext_authz, no
 // token has a claim for the tier, and the file gives tiers at all.
 func closedTiers(d *descriptors.Domain, had map[string]bool) bool {
 	delete(had, "")

@@ -166,7 +166,8 @@ func (r *Request) check(before *time.Duration) (problems []string) {
 	say(r.Every < 0, "every is not below 0")
 	say(r.HTTP != nil && (r.Hits != nil || r.Refund),
 		"hits and refund are for descriptors: over HTTP rules say what a request costs")
-	say(r.Refund && r.Hits != nil && *r.Hits == 0, "a refund of 0 hits gives nothing back: write how many, as in hits: 1")
+	say(r.Refund && r.Hits != nil && *r.Hits == 0,
+		"a refund of 0 hits gives nothing back: write how many, as in hits: 1")
 	say(r.HTTP != nil && r.HTTP.Path == "", "http needs a path, as in path: /search")
 	say(r.Want.empty(), "want is missing: say what the request must get, as in want: admitted")
 	r.Times = max(r.Times, 1)
