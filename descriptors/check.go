@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +136,12 @@ func (c *checker) header(at Pos, h Header) {
 	}
 }
 
+// variables are what a message can hold of a refusal; variable finds what looks like one.
+var (
+	variables = []string{"{rule}", "{limit}", "{remaining}", "{retry_after}", "{reset}"}
+	variable  = regexp.MustCompile(`\{[a-z_]+\}`)
+)
+
 func (c *checker) response(at Pos, r *Response) {
 	if r == nil {
 		return
@@ -144,6 +151,11 @@ func (c *checker) response(at Pos, r *Response) {
 	}
 	if hasControl(r.Message) {
 		c.fail(at, "the response message %q has control bytes: remove them", r.Message)
+	}
+	for _, name := range variable.FindAllString(r.Message, -1) {
+		if !slices.Contains(variables, name) {
+			c.fail(at, "the response message has %s, which is unknown: use one of %s", name, strings.Join(variables, ", "))
+		}
 	}
 	if r.RetryAfter < 0 {
 		c.fail(at, "response retry_after %v is below 0", r.RetryAfter)

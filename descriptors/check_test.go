@@ -216,6 +216,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}),
 			"error: has 4097 bytes: a value has at most 4096"},
 		"message":     {response(Response{Message: "a\nb"}), "error: control bytes"},
+		"variable":    {response(Response{Message: "{retry} {limit}"}), "error: has {retry}, which is unknown"},
 		"status":      {response(Response{Status: 99}), "error: status 99"},
 		"retry after": {response(Response{RetryAfter: -1}), "error: retry_after"},
 		"no max_delay": {with(func(r *Rule) {
