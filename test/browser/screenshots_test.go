@@ -31,8 +31,8 @@ var shots = []struct {
 	name, scheme  string
 	width, height int
 }{
-	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720},
-	{"page-phone.png", "light", 360, 1500},
+	{"page-light.png", "light", 1280, 1400}, {"page-dark.png", "dark", 1920, 1200},
+	{"page-phone.png", "light", 375, 1500}, {"page-phone-dark.png", "dark", 375, 1500},
 }
 
 const mostShot = 150 << 10 // bytes
