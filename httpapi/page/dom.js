@@ -38,12 +38,13 @@ export function time(at, from = 0) {
   return el("time", { datetime: at, title: date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" }) }, date.toISOString().replace(/\.\d+Z$/, "Z").slice(from));
 }
 
-// wide reports whether the screen has room for open folds.
-const wide = matchMedia("(min-width: 40.01rem)").matches;
+const room = matchMedia("(min-width: 40.01rem)"); // for open folds
 
 // folds opens the folded parts of the page where there is room, and the one that a link leads to.
 export function folds() {
-  for (const one of document.querySelectorAll("details.fold")) one.open = wide;
+  const suit = () => { for (const one of document.querySelectorAll(".fold, .part")) one.open = room.matches; };
+  room.addEventListener("change", suit);
+  suit();
   addEventListener("hashchange", () => unfold(location.hash.slice(1)));
   for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", () => unfold(link.hash.slice(1)));
   unfold(location.hash.slice(1));
@@ -52,7 +53,7 @@ export function folds() {
 export const unfold = id => $(id)?.querySelector(":scope > details.fold")?.setAttribute("open", "");
 
 // fold is a part of a list that is folded where there is little room.
-export const fold = (title, note, ...children) => el("details", { class: "part", open: wide }, el("summary", {}, title, " ", el("span", { class: "quiet" }, note)), ...children);
+export const fold = (title, note, ...children) => el("details", { class: "part", open: room.matches }, el("summary", {}, title, " ", el("span", { class: "quiet" }, note)), ...children);
 
 export const fill = (node, ...children) => node.replaceChildren(...children.filter(child => child !== null && child !== undefined));
 

@@ -77,6 +77,7 @@ func TestScreenshots(t *testing.T) {
 	for _, shot := range shots {
 		w.tab.Screen(t, shot.width, shot.height, shot.scheme)
 		w.tab.Await(t, "innerWidth === "+fmt.Sprint(shot.width))
+		w.tab.Await(t, fmt.Sprintf("document.querySelector('#rules > details').open === %t", shot.width > 640))
 		keep(t, shot.name, w.tab.Shot(t))
 	}
 }
