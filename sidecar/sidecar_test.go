@@ -101,7 +101,7 @@ func TestStartsWithoutRules(t *testing.T) {
 	s := begin(t, "domain: [broken")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
-	expectPage(t, s.Addresses().HTTP, "/readyz", 200, 
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200,
 		"ok (degraded: rules: no good load yet, so every request is admitted)")
 	must.Do(t, s.logs("level=ERROR msg=\"every request is admitted until there are good rules; RULES_REQUIRED=true"))
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_config_load_error 1")
