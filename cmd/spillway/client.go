@@ -163,8 +163,11 @@ func (c *client) open(request *http.Request) (*http.Response, error) {
 	if err != nil || problem.Detail == nil {
 		return nil, c.foreign(got)
 	}
-	text := got.Status + ": " + plainLines(*problem.Detail)
-	if hint := hints[got.StatusCode]; hint != "" {
+	text, hint := plainLines(*problem.Detail), hints[got.StatusCode]
+	switch {
+	case got.StatusCode == http.StatusPreconditionFailed:
+		text = hint
+	case hint != "":
 		text += "\n" + hint
 	}
 	return nil, &refusal{got.StatusCode, errors.New(text)}
