@@ -16,8 +16,8 @@ var keyOptions = []option{
 }
 
 func newKeys() *noun {
-	const list = "ID id | NAME name | PREFIX prefix | USER user | TIER tier | STATE :keyState state | " +
-		"EXPIRES expires_at:when | LAST USED last_used_at:when | REQUESTS total_requests | LIMITS limits:limits wide | " +
+	const list = "ID id | NAME name | PREFIX prefix | USER user | TIER tier | STATE :keyState state | EXPIRES " +
+		"expires_at:when | LAST USED last_used_at:when | REQUESTS total_requests | LIMITS limits:limits wide | " +
 		"REFUSED refused_requests wide"
 	return &noun{
 		name: "keys", one: "key", about: "The API keys of a control. Secrets are not kept: each is shown once",

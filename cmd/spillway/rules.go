@@ -31,7 +31,7 @@ func newRules() *noun {
 				run: showVersion, example: "show\nshow @3 --domain shop\nshow @",
 				long: `show prints the limits, blocks and allows that a sidecar uses, with where they are written. @3
 is version 3 of a control with its rule file, and @ the version that is in force. export prints the rule file alone.`},
-			{use: "publish FILE|FOLDER|@VERSION...", 
+			{use: "publish FILE|FOLDER|@VERSION...",
 				short: "Publish rule files, each as a version of its domain, or a version that is kept",
 				run:   publishRules,
 				flags: addPublish, files: true,
