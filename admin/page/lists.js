@@ -64,7 +64,12 @@ export function feedNote(wrong) {
   say($("refusals-note"), wrong || (none + left).trim());
 }
 
-const requestText = e => e.path ? `${e.method} ${e.path}` : Object.entries(e.entries || {}).map(([key, value]) => `${key}=${value}`).join(", ");
+// requestText is the request without its client, who is shown beside it.
+function requestText(e) {
+  if (e.path) return `${e.method} ${e.path}`;
+  const [, client] = whoIs(e) || [];
+  return Object.entries(e.entries || {}).filter(([, value]) => value !== client).map(([key, value]) => `${key}=${value}`).join(", ");
+}
 
 // identity writes whom a counter is of, with its rule and its domain.
 const identity = (who, rule, domain) => [el("b", {}, name(who)), el("span", { class: "quiet" }, " / ", name(rule || "no rule"), " / ", name(domain))];
@@ -75,12 +80,12 @@ function refusalRow(id) {
   const wait = e.retry_after ? `, again in ${span(Math.ceil(e.retry_after))}` : "";
   const shown = [
     el("p", {}, ...identity(who ? who[1] : what, e.rule, e.domain)),
-    el("p", { class: "quiet" }, el("b", { class: "mark o-" + e.outcome }, `${count(n)} × ${e.outcome}`), ", last ", time(e.at, 11), " ", name(what), wait, e.degraded ? `, without the store (${e.degraded})` : "")];
+    el("p", { class: "quiet" }, el("b", { class: "mark o-" + e.outcome }, `${count(n)} × ${e.outcome}`), ", last ", time(e.at, 11), " ", name(what), el("span", { class: "whole" }, wait), e.degraded ? `, without the store (${e.degraded})` : "")];
   if (row.firstChild) return fill(row.firstChild, ...shown);
   const last = () => groups.get(id).event;
   row.append(el("div", {}, ...shown), el("span", { class: "row" },
     who ? el("button", { class: "small", onclick: () => hooks.client(e.domain, ...who), "aria-label": `Look up ${who[1]}` }, "Look up") : null,
-    el("button", { class: "small", onclick: () => hooks.explain(last()), "aria-label": `Explain ${what}` }, "Explain")));
+    el("button", { class: "small", onclick: () => hooks.explain(last()), "aria-label": `Explain ${what || who[1]}` }, "Explain")));
 }
 
 $("pause").addEventListener("click", () => {

@@ -33,8 +33,8 @@ func twoDomains(t *testing.T) *servers.Sidecar {
 	return servers.StartSidecar(t, "RULES="+folder, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 }
 
-// TestARuleHasOneNameOnThePage: the name in headers is the one of refusals, top keys, the chart, usage and rules; a
-// counter goes by its client, rule and domain, and what is left says when more comes.
+// TestARuleHasOneNameOnThePage: the name in headers is the one of refusals, top keys, the chart, usage and rules. A
+// counter goes by its client, rule and domain.
 func TestARuleHasOneNameOnThePage(t *testing.T) {
 	w := watch(t, twoDomains(t))
 	for range 3 {
@@ -56,7 +56,7 @@ func TestARuleHasOneNameOnThePage(t *testing.T) {
 	w.own(t)
 }
 
-// TestAnIdlePageShowsAnOutage takes Redis away from a sidecar that nobody asks.
+// TestAnIdlePageShowsAnOutage takes Redis away from a sidecar that gets no requests.
 func TestAnIdlePageShowsAnOutage(t *testing.T) {
 	redis := servers.StartRedis(t)
 	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+redis.Addr))
@@ -92,7 +92,8 @@ func TestDialogsNameTheDomainAndWarnByColour(t *testing.T) {
 	}
 }
 
-// TestThePageOfAPhoneIsShort loads the page with 39 rules on a phone: lists are folded, and refusals of a client are one.
+// TestThePageOfAPhoneIsShort loads the page with 39 rules on a phone: lists are folded, and refusals of a client are
+// one entry.
 func TestThePageOfAPhoneIsShort(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString(pageRules)
@@ -106,13 +107,15 @@ func TestThePageOfAPhoneIsShort(t *testing.T) {
 	for range 9 {
 		w.ask(t, "alice")
 	}
-	w.tab.Await(t, inside("refusal-list", "6 × refused")+` && document.querySelectorAll("#refusal-list li").length === 1`)
+	w.tab.Await(t, inside("refusal-list", "6 × refused")+
+		` && document.querySelectorAll("#refusal-list li").length === 1`)
 	var seen struct{ High, Wide, Nav, Open int }
 	w.tab.Evaluate(t, `({ High: document.documentElement.scrollHeight, Wide: document.documentElement.scrollWidth,
 		Nav: new Set([...document.querySelectorAll("nav a")].map(a => a.offsetTop)).size,
 		Open: document.querySelectorAll("details[open]").length })`, &seen)
 	if seen.High > 4*812 || seen.Wide > 375 || seen.Nav != 1 || seen.Open > 0 {
-		t.Errorf("the page of a phone: %+v, want at most %d high, 375 wide, 1 line of links and no open fold", seen, 4*812)
+		t.Errorf("the page of a phone: %+v, want at most %d high, 375 wide, 1 line of links, no open fold", seen,
+			4*812)
 	}
 	w.click(t, "nav a[href='#rules']")
 	w.tab.Await(t, `document.querySelector("#rules > details").open`)

@@ -302,7 +302,8 @@ func TestPageOperates(t *testing.T) {
 		{"reset", "", "", "of user alice in the domain shop become full", "3 of 3"},
 		{"tier", "tier-name", "gold", "The tier of user alice in the domain shop becomes gold", "It has the tier gold"},
 		{"pardon", "", "", "cool-downs of user alice in the domain shop end", "It has the tier gold"},
-		{"block", "block-for", "10m", "All requests of user alice in the domain shop are refused, until ", "It is blocked"},
+		{"block", "block-for", "10m", "All requests of user alice in the domain shop are refused, until ",
+			"It is blocked"},
 		{"unblock", "", "", "The block of user alice in the domain shop ends", "It has the tier gold"},
 	} {
 		w.click(t, "[data-change="+c.change+"]")

@@ -80,6 +80,10 @@ func TestScreenshots(t *testing.T) {
 		w.tab.Await(t, fmt.Sprintf("document.querySelector('#rules > details').open === %t", shot.width > 640))
 		keep(t, shot.name, w.tab.Shot(t))
 	}
+	redis.Kill(t)
+	w.tab.Screen(t, 1280, 560, "light")
+	w.tab.Await(t, inside("notices", "Redis does not decide")+" && "+inside("tile-breaker", "open"))
+	keep(t, "page-outage.png", w.tab.Shot(t))
 }
 
 // keep writes a picture into the folder that -screenshots names, if there is one, and checks the one of docs/.
