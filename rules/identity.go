@@ -232,11 +232,6 @@ func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Accou
 		"tier": d.name(&to.Tier), "expires": d.instant(&to.Expires), "revoked": d.flag(&to.Revoked),
 	}
 	check := d.quota(keys, &own.Limits, &own.Burst)
-	if n.kind == scalar && !n.describes(scalar) {
-		d.fail(n, "an item of keys must be a map, such as { id: ci, sha256: DIGEST }; it is not shown, because it may "+
-			"be a key")
-		return
-	}
 	if !d.object(n, keys) {
 		return
 	}
@@ -255,8 +250,9 @@ func (d *decoder) digest(to *[32]byte) reader {
 		}
 		raw, err := hex.DecodeString(n.text)
 		if n.kind != scalar || err != nil || len(raw) != len(to) {
-			d.fail(n, "sha256 must be 64 hex digits, which this is not; it is not shown, because it may be a key; "+
-				"write what `printf %%s KEY | sha256sum` prints")
+			// The text is not shown: it may be the key itself.
+			d.fail(n, "sha256 must be 64 hex digits, not the key itself; write what `printf %%s KEY | sha256sum` "+
+				"prints")
 			return
 		}
 		copy(to[:], raw)

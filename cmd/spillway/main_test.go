@@ -108,7 +108,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "a file and a version cannot be compared", []string{"rules", "diff", good, "@2"}},
 		{exitOK, "0 problems", []string{"rule", "lint", good}},
 		{exitUsage, "must be a user's name, or KIND/NAME", []string{"block", "192.0.2.7"}},
-		{exitUsage, "--yes is missing", []string{"rules", "publish", good}},
+		{exitUsage, "without a terminal the command cannot ask", []string{"rules", "publish", good}},
 		{exitUsage, `unknown context "none"`, []string{"top", "--context", "none"}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
