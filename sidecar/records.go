@@ -77,7 +77,7 @@ func (s *Sidecar) openPeers() {
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
 		Card:    func() any { return s.card(s.troubles()) },
 		Gap:     func() { s.counts.records.Outdate(); s.lookForRules() },
-		Reply: s.reply,
+		Reply:   s.reply,
 		Topics: map[string]func([]byte){
 			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() },
 			topicCounter: hearKeys(shared.Drop),
