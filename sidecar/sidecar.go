@@ -97,6 +97,7 @@ func (s *Sidecar) degradedBy(away string) []string {
 	if away != "" {
 		parts = append(parts, "redis: "+away)
 	}
+	parts = append(parts, s.counts.abouts.mistakes()...)
 	parts = append(parts, s.counts.abouts.tooOld()...)
 	if s.serving.clients.Full() {
 		parts = append(parts, "connections: some were closed to make room")
