@@ -93,18 +93,14 @@ func (s *Sidecar) watchAbout(clients []*redis.Client) {
 func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next time.Duration) {
 	next = aboutEvery
 	before, now := s.counts.abouts.all(), map[string]aboutServer{}
-	wrong, wrongBefore := map[string]mistake{}, map[string]mistake{}
-	if last := s.counts.abouts.wrong.Load(); last != nil {
-		wrongBefore = *last
-	}
+	wrong := map[string]mistake{}
 	for i, c := range clients {
 		for _, server := range c.Servers() {
 			name := server.Name()
 			known, there := before[name]
 			one, err := aboutOf(ctx, server)
-			text := s.mistakeAt(ctx, i, server, one, err)
-			if text != "" && ctx.Err() == nil {
-				next, wrong[name] = aboutRetry, s.noteMistake(wrongBefore, name, text, err)
+			if text := s.mistakeAt(ctx, i, server, one, err); text != "" {
+				next, wrong[name] = aboutRetry, s.noteMistake(name, text, err)
 			}
 			if err != nil {
 				next, one = aboutRetry, known

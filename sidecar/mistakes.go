@@ -22,10 +22,7 @@ type mistake struct {
 // mistakeOf returns which variable is wrong where a server fails so, or nothing: then it is an outage. prefix begins
 // the names of the variables.
 func mistakeOf(ctx context.Context, server *redis.Server, prefix string, secured bool, err error) string {
-	var authority x509.UnknownAuthorityError
-	var name x509.HostnameError
-	why := redis.Reason(err)
-	switch {
+	switch why := redis.Reason(err); {
 	case why == redis.ReasonNoAuth && redis.OfSentinel(err):
 		return prefix + "SENTINEL_AUTH: the sentinels want another password, or a password; set it, or " + prefix +
 			"SENTINEL_AUTH_FILE"
@@ -34,17 +31,31 @@ func mistakeOf(ctx context.Context, server *redis.Server, prefix string, secured
 			"in " + prefix + "URL"
 	case redis.IsReply(err, "ERR This instance has cluster support disabled"):
 		return prefix + "TYPE: the server is not part of a cluster; set it to single"
-	case redis.IsReply(err, "ERR unknown command 'SENTINEL'"), redis.IsReply(err, "ERR unknown command 'sentinel'"):
+	case redis.IsReply(err, "ERR unknown command 'sentinel'"):
 		return prefix + "TYPE: the server is not a sentinel; set it to single, or name the sentinels in " + prefix + "URL"
-	case errors.As(err, &authority), errors.As(err, &name):
+	}
+	return tlsMistakeOf(ctx, server, prefix, secured, err)
+}
+
+// tlsMistakeOf is mistakeOf for what is about TLS.
+func tlsMistakeOf(ctx context.Context, server *redis.Server, prefix string, secured bool, err error) string {
+	switch {
+	case secured && isUntrusted(err):
 		return "REDIS_TLS_CACERT: the certificate of the server is not valid here; name the file of its authority, and " +
 			"the server as the certificate does"
 	case secured && redis.OfHandshake(err):
 		return prefix + "TLS: the server does not answer to TLS; write redis:// in " + prefix + "URL and unset it"
-	case !secured && why == redis.ReasonClosed && server.SpeaksTLS(ctx):
+	case !secured && redis.Reason(err) == redis.ReasonClosed && server.SpeaksTLS(ctx):
 		return prefix + "TLS: the server wants TLS; set it to true, or write rediss:// in " + prefix + "URL"
 	}
 	return ""
+}
+
+// isUntrusted reports whether the certificate of a server is not valid here.
+func isUntrusted(err error) bool {
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	return errors.As(err, &authority) || errors.As(err, &name)
 }
 
 // mistaken is what a server that answers shows about a wrong type, or nothing.
@@ -57,9 +68,13 @@ func mistaken(prefix string, about aboutServer, sentinel bool) string {
 }
 
 // noteMistake keeps what is wrong with the settings for a server, and logs it, also again while it lasts.
-func (s *Sidecar) noteMistake(before map[string]mistake, name, text string, err error) mistake {
-	now := mistake{text, before[name].logged}
-	if text != before[name].text || time.Since(now.logged) >= mistakeEvery {
+func (s *Sidecar) noteMistake(name, text string, err error) mistake {
+	before := mistake{}
+	if last := s.counts.abouts.wrong.Load(); last != nil {
+		before = (*last)[name]
+	}
+	now := mistake{text, before.logged}
+	if text != before.text || time.Since(now.logged) >= mistakeEvery {
 		now.logged = time.Now()
 		s.reports.loadLog.Error("the settings of redis are wrong", "server", name, "mend", text, "error", err)
 	}
