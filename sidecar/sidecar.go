@@ -81,9 +81,18 @@ func (s *Sidecar) Reload() {
 // degraded names what does not work as it should. It asks the servers of Redis for a sign of life.
 func (s *Sidecar) degraded() []string {
 	if s.counts.redis == nil {
-		return s.degradedBy("")
+		return s.degradedServing("")
 	}
-	return s.degradedBy(s.storeAway(s.counts.redis.Ping))
+	return s.degradedServing(s.storeAway(s.counts.redis.Ping))
+}
+
+// degradedServing is degradedBy of a sidecar that serves, with its connections.
+func (s *Sidecar) degradedServing(away string) []string {
+	parts := s.degradedBy(away)
+	if s.serving.clients.Full() {
+		parts = append(parts, "connections: some were closed to make room")
+	}
+	return parts
 }
 
 // storeAway is why Redis cannot decide, or nothing. ping asks its servers.
@@ -91,7 +100,7 @@ func (s *Sidecar) storeAway(ping func(context.Context) string) string {
 	return s.reports.observer.StoreDegraded(ping, s.counts.redis.Breaker())
 }
 
-// degradedBy names what does not work as it should. away is why Redis cannot decide.
+// degradedBy names what does not work as it should, also before anything is served. away is why Redis cannot decide.
 func (s *Sidecar) degradedBy(away string) []string {
 	parts := append([]string{}, s.loadsDegraded()...)
 	if away != "" {
@@ -99,9 +108,6 @@ func (s *Sidecar) degradedBy(away string) []string {
 	}
 	parts = append(parts, s.counts.abouts.mistakes()...)
 	parts = append(parts, s.counts.abouts.tooOld()...)
-	if s.serving.clients.Full() {
-		parts = append(parts, "connections: some were closed to make room")
-	}
 	for _, set := range s.counts.keys.Status() {
 		if set.Err != nil {
 			parts = append(parts, fmt.Sprintf("jwks: %s: %d keys in use", set.Source, set.Keys))

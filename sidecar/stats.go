@@ -65,7 +65,7 @@ func (s *Sidecar) counted() admin.StatsView {
 	if s.counts.redis != nil {
 		away = s.storeAway(s.counts.redis.Ping)
 	}
-	card, t := s.card(s.degradedBy(away)), s.reports.telemetry
+	card, t := s.card(s.degradedServing(away)), s.reports.telemetry
 	view := admin.StatsView{
 		Started: s.started.UTC(), Version: card.Version, Host: card.Host, Degraded: card.Degraded,
 		Decisions: []admin.DecisionsView{},
