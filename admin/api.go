@@ -38,9 +38,10 @@ type API struct {
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
 	// count themselves of the keys that it made full.
 	Forget     func(ctx context.Context, touched, reset []string) error
-	Top        *live.Top                                        // nil: keys are not ranked
-	TopOfAll   TopOfAll                                         // required with Top
-	Sidecars   func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
+	Top        *live.Top                                         // nil: keys are not ranked
+	TopOfAll   TopOfAll                                          // required with Top
+	Sidecars   func(ctx context.Context) ([]SidecarView, string) // every sidecar that lives, and what is not known
+	Away       func(ctx context.Context) string                  // why the store does not answer; nil: it does
 	Events     *live.Feed
 	EventsRole httpapi.Role    // that events need; NoRole: they are not served
 	Stopping   <-chan struct{} // closed when streams have to end
@@ -57,6 +58,9 @@ const about = "What an operator asks of a running sidecar, on its debug port. Wi
 func (a *API) Operations() *httpapi.API {
 	if a.Now == nil {
 		a.Now = time.Now
+	}
+	if a.Away == nil {
+		a.Away = func(context.Context) string { return "" }
 	}
 	a.Access.Roles, a.Access.TokenFile, a.Access.ClientCA = Roles, TokenFile.Variable, "ADMIN_TLS_CLIENT_CA"
 	api := httpapi.New(httpapi.Config{
