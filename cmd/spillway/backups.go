@@ -58,32 +58,23 @@ has the login. docs/guides/backup.md says what makes such a folder, and what res
 }
 
 func sendBackup(ctx context.Context, store archive.Store, out *printer, args []string) error {
-	name := time.Now().UTC().Format("2006-01-02T150405Z")
+	name, sent := time.Now().UTC().Format("2006-01-02T150405Z"), 0
 	sums, err := os.CreateTemp("", "spillway-backup")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(sums.Name())
 	defer sums.Close()
-	sent := 0
 	err = filepath.WalkDir(args[0], func(at string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		file, err := os.Open(at)
+		sent++
+		below, err := filepath.Rel(args[0], at)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
-		below, err := filepath.Rel(args[0], at)
-		if err == nil {
-			err = store.Put(ctx, path.Join(name, filepath.ToSlash(below)), file)
-		}
-		if err == nil {
-			err = addSum(sums, file, filepath.ToSlash(below))
-		}
-		sent++
-		return err
+		return sendFile(ctx, store, name, filepath.ToSlash(below), at, sums)
 	})
 	if err == nil && sent == 0 {
 		err = fmt.Errorf("%s has no file: nothing is sent", args[0])
@@ -97,12 +88,17 @@ func sendBackup(ctx context.Context, store archive.Store, out *printer, args []s
 	return out.value(object{"name": name, "files": sent}, func() { out.line("%s: %d files", name, sent) })
 }
 
-// addSum writes the line of a file.
-func addSum(sums io.Writer, file *os.File, name string) error {
+// sendFile sends one file of a backup, and writes its line of the checksums.
+func sendFile(ctx context.Context, store archive.Store, backup, name, from string, sums io.Writer) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	hash := sha256.New()
-	_, err := file.Seek(0, io.SeekStart)
+	_, err = io.Copy(hash, file)
 	if err == nil {
-		_, err = io.Copy(hash, file)
+		err = store.Put(ctx, path.Join(backup, name), file)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(sums, "%x  %s\n", hash.Sum(nil), name)
@@ -149,21 +145,25 @@ func fetchBackup(ctx context.Context, store archive.Store, out *printer, args []
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for _, line := range lines {
-		want, file, found := strings.Cut(line, "  ")
-		if !found || !filepath.IsLocal(file) {
-			return fmt.Errorf("%s of %s has a line that no backup has: %q", sumsFile, name, line)
-		}
-		got, err := getFile(ctx, store, path.Join(name, file), filepath.Join(folder, filepath.FromSlash(file)))
-		if err == nil && got != want {
-			err = fmt.Errorf("%s of %s is not what was sent: take another backup", file, name)
-		}
+		err = fetchFile(ctx, store, name, line, folder)
 		if err != nil {
 			return err
 		}
 	}
-	return out.value(object{"name": name, "files": len(lines)}, func() {
-		out.line("%s: %d files", name, len(lines))
-	})
+	return out.value(object{"name": name, "files": len(lines)}, func() { out.line("%s: %d files", name, len(lines)) })
+}
+
+// fetchFile fetches the file of a line of the checksums, and compares it.
+func fetchFile(ctx context.Context, store archive.Store, backup, line, folder string) error {
+	want, file, found := strings.Cut(line, "  ")
+	if !found || !filepath.IsLocal(file) {
+		return fmt.Errorf("%s of %s has a line that no backup has: %q", sumsFile, backup, line)
+	}
+	got, err := getFile(ctx, store, path.Join(backup, file), filepath.Join(folder, filepath.FromSlash(file)))
+	if err == nil && got != want {
+		err = fmt.Errorf("%s of %s is not what was sent: take another backup", file, backup)
+	}
+	return err
 }
 
 // getFile fetches one file, and returns its SHA-256.
