@@ -28,7 +28,7 @@ const sumsFile = "SHA256SUMS"
 func newBackups() *cobra.Command {
 	cmd := group("backups", "backup", "Send folders with backups to a bucket, and fetch them",
 		`Send folders with backups to a bucket, and fetch them. PLACE is s3://bucket/prefix, or a folder; CONTROL_S3_…
-has the login. docs/guides/backup.md says what makes such a folder, and what restores one.`)
+has the login. docs/guides/backup.md explains what makes such a folder, and what restores one.`)
 	verb := func(use, short, example string,
 		run func(ctx context.Context, store archive.Store, out *printer, args []string) error) {
 		_, arguments, _ := strings.Cut(use, " ")

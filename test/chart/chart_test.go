@@ -127,7 +127,8 @@ func only[T runtime.Object](t *testing.T, r rendering, name string) (found T) {
 	t.Helper()
 	seen := 0
 	for _, object := range r.objects {
-		if is, ok := object.(T); ok && object.(meta.Object).GetLabels()[nameLabel] == name {
+		is, ok := object.(T)
+		if ok && object.(meta.Object).GetLabels()[nameLabel] == name {
 			found = is
 			seen++
 		}

@@ -103,7 +103,7 @@ func (c *cluster) serve(of core.Container) {
 	servers.Await(c.t, "readiness of the control", func() error {
 		at := controlListens.FindStringSubmatch(p.Output())
 		if at == nil {
-			return fmt.Errorf("it does not say where it listens:\n%s", p.Output())
+			return fmt.Errorf("its log lacks where it listens:\n%s", p.Output())
 		}
 		c.control = "http://" + at[1]
 		answer, err := http.Get(c.control + of.ReadinessProbe.HTTPGet.Path)

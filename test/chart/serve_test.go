@@ -31,7 +31,7 @@ func mount(t *testing.T, r rendering, c core.Container) mounted {
 	cert, key := servers.Certificate(t)
 	for _, e := range c.Env {
 		switch {
-		case e.ValueFrom != nil: // it is no file
+		case e.ValueFrom != nil: // not a file
 		case strings.HasSuffix(e.Name, "_KEY"):
 			m.write(t, e.Value, content(t, key))
 		case strings.HasSuffix(e.Name, "CERT"):
