@@ -38,7 +38,11 @@ func keep(t *testing.T, name, want string) {
 
 // TestWrittenCopies: helm reads files inside of the chart alone, so the chart has copies.
 func TestWrittenCopies(t *testing.T) {
-	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json",
+	for name, from := range map[string]string{
+		"files/dashboards/refused.json": "deploy/grafana/refused.json",
+		"files/dashboards/redis.json":   "deploy/grafana/redis.json",
+		"files/dashboards/cost.json":    "deploy/grafana/cost.json",
+		"files/dashboards/control.json": "deploy/grafana/control.json",
 		"files/alerts.yaml": "deploy/prometheus/alerts.yaml", "files/postgres.sh": "deploy/backup/postgres.sh",
 		"files/redis.sh": "deploy/backup/redis.sh"} {
 		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
