@@ -43,7 +43,7 @@ func TestWrittenCopies(t *testing.T) {
 		"files/dashboards/redis.json":   "deploy/grafana/redis.json",
 		"files/dashboards/cost.json":    "deploy/grafana/cost.json",
 		"files/dashboards/control.json": "deploy/grafana/control.json",
-		"files/alerts.yaml": "deploy/prometheus/alerts.yaml", "files/postgres.sh": "deploy/backup/postgres.sh",
+		"files/alerts.yaml":             "deploy/prometheus/alerts.yaml", "files/postgres.sh": "deploy/backup/postgres.sh",
 		"files/redis.sh": "deploy/backup/redis.sh"} {
 		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
 	}
