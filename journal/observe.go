@@ -42,6 +42,7 @@ type Decided struct {
 	Cost     int64 // of the whole request, from 0
 	Kind     Kind
 	Identity string // its value, in plain
+	Tenant   string // of whoever asked, in plain
 	Rules    []Charged
 	Key      string // that the request was made with, in plain: the id of an API key, or what a mesh sends as one
 	Refused  bool
@@ -87,7 +88,7 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 		d.Rule = v.Effect.Rule
 	}
 	asked := v.Attributes()
-	d.Endpoint, d.Key = asked.Endpoint, asked.APIKey
+	d.Endpoint, d.Key, d.Tenant = asked.Endpoint, asked.APIKey, asked.Tenant
 	d.Kind, d.Identity = who(asked)
 	event := Detail{}
 	if d.Requests > 0 {
