@@ -26,7 +26,7 @@ const (
 	idleFor  = 500 * time.Millisecond // between two looks at empty streams
 )
 
-// Config sets up a Copier. All fields but Keep are required.
+// Config sets up a Copier. All fields are required.
 type Config struct {
 	Connect func(context.Context) (*pgx.Conn, error) // to the database
 	Redis   *redis.Client
@@ -73,7 +73,6 @@ type StreamStats struct {
 
 // New makes a Copier that does nothing yet.
 func New(cfg Config) *Copier {
-	cfg.Keep = cfg.Keep.withDefaults()
 	c := &Copier{cfg: cfg, now: time.Now, passed: func(string) {}}
 	for i, name := range []string{journal.EventsStream, journal.UsageStream} {
 		c.streams[i] = &stream{name: name, key: cfg.Keys.Shared(name), redis: cfg.Redis, count: fewEntries}

@@ -9,32 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Keep is how long rows stay. The zero value of a field is its default.
+// Keep is how long rows stay. All fields are required.
 type Keep struct {
-	Hours time.Duration // usage by hour, and latencies of identities; default 400 days
-	Days  time.Duration // usage by day; default seven years
-	Audit time.Duration // lines of the audit; default seven years
+	Hours time.Duration // usage by hour, and latencies of identities; at least two months
+	Days  time.Duration // usage by day
+	Audit time.Duration // lines of the audit
 }
 
 // keepMinutes is how long tables of minutes stay: tables of hours have the same sums.
 const keepMinutes = 90 * 24 * time.Hour
 
-const (
-	year       = 365 * 24 * time.Hour
-	auditLines = 5000 // that are forgotten together: who writes one waits no longer than that takes
-)
-
-func (k Keep) withDefaults() Keep {
-	for _, one := range []struct {
-		of        *time.Duration
-		otherwise time.Duration
-	}{{&k.Hours, 400 * 24 * time.Hour}, {&k.Days, 7 * year}, {&k.Audit, 7 * year}} {
-		if *one.of <= 0 {
-			*one.of = one.otherwise
-		}
-	}
-	return k
-}
+// auditLines is how many lines are forgotten together: who writes one waits no longer than that takes.
+const auditLines = 5000
 
 // of is how long the rows of a table of this step stay.
 func (k *Keep) of(step string) time.Duration {

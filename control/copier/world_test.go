@@ -65,6 +65,7 @@ func copierOf(database, address string) *Copier {
 	return New(Config{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
 		Redis:   servers, Keys: keys.NewNames("", []byte(secret)), Log: slog.New(slog.DiscardHandler),
+		Keep: Keep{Hours: 400 * day, Days: 2557 * day, Audit: 2557 * day},
 	})
 }
 

@@ -31,6 +31,15 @@ func run(t *testing.T, d *DB, sql string) {
 	}
 }
 
+// november makes the partitions of a month.
+const november = `DO $$ DECLARE t text; BEGIN
+	  FOREACH t IN ARRAY '{events,usage_minutes,usage_hours,usage_days,tenant_minutes,tenant_hours,tenant_days,
+	    call_hours,endpoint_minutes,endpoint_hours,endpoint_days,identity_hours}'::text[] LOOP
+	    EXECUTE format('CREATE TABLE %s_2026_11 PARTITION OF %1$s
+	      FOR VALUES FROM (''2026-11-01Z'') TO (''2026-12-01Z'')', t);
+	  END LOOP;
+	END $$`
+
 // filling is rows that a database of each version may have, as statements.
 var filling = map[int64][]string{
 	1: {
@@ -44,13 +53,7 @@ var filling = map[int64][]string{
 		`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
 		  VALUES ('shop', 'k', sha256('k'), 'spw_', 'bob', 'ann')`,
 		`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', '192.0.2.0/24', 'ann')`,
-		`DO $$ DECLARE t text; BEGIN
-		  FOREACH t IN ARRAY '{events,usage_minutes,usage_hours,usage_days,tenant_minutes,tenant_hours,tenant_days,
-		    call_hours,endpoint_minutes,endpoint_hours,endpoint_days,identity_hours}'::text[] LOOP
-		    EXECUTE format('CREATE TABLE %s_2026_11 PARTITION OF %1$s
-		      FOR VALUES FROM (''2026-11-01Z'') TO (''2026-12-01Z'')', t);
-		  END LOOP;
-		END $$`,
+		november,
 		`INSERT INTO events
 		  SELECT '2026-11-05Z', 'one', 1, 0, 'shop', 'refused', 'a', 'user:bob', '', '', 'GET', '/', 5, 5, 1, 429, 1,
 		  0.2, 'eu', 1`,

@@ -26,8 +26,9 @@ type Question struct {
 var files embed.FS
 
 const (
-	day  = 24 * time.Hour
-	week = 7 * day
+	day   = 24 * time.Hour
+	week  = 7 * day
+	month = 30 * day
 )
 
 // All is all questions, in the order of the documentation.
@@ -44,6 +45,12 @@ var All = []Question{
 		Periods: true, Indexes: []string{"usage_hours_pkey", "usage_minutes_pkey"}},
 	{Name: "near-quota", Title: "Which users have used most of a quota of this hour, day or month.", Periods: true,
 		Indexes: []string{"profiles_last_request", "usage_days_pkey", "usage_hours_pkey", "usage_minutes_pkey"}},
+	{Name: "calls", Title: "Which endpoints a user has called most often.", Needs: "user", Since: day,
+		Indexes: []string{"call_hours_pkey"}},
+	{Name: "tenants", Title: "What each tenant has used, with what its users did.", Since: month,
+		Indexes: []string{"tenant_days_pkey", "tenant_hours_pkey"}},
+	{Name: "caches", Title: "How often caches of the sidecars had the answer.", Since: day,
+		Indexes: []string{"cache_hours_pkey"}},
 	{Name: "latency", Title: "How long decisions took, by the rule that decided: p50, p95 and p99.", Since: week,
 		Indexes: []string{"endpoint_days_pkey", "endpoint_hours_pkey"}},
 }
