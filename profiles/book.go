@@ -283,7 +283,7 @@ type Stats struct {
 func (b *Book) Stats() Stats {
 	c := b.cache
 	return Stats{
-		Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(),
+		Entries: c.entries(), Bytes: c.bytes(), Hits: c.hits.Load(), Misses: c.misses.Load(),
 		Drops: c.drops.Load(), Unasked: b.unasked.Load(),
 		Unreadable: b.unreadable.Load(),
 	}

@@ -175,7 +175,7 @@ func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
 	}
 	now := b.cfg.Now()
 	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)),
-		bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+		bytes: int64(entryBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	if item != nil {
 		r, length, err := recordOf(item)
 		if err != nil {
@@ -210,7 +210,7 @@ func recordOf(item any) (r *Record, length int, err error) {
 
 // hold keeps what was known about an identity for so long, because nothing newer can be had.
 func (b *Book) hold(id Identity, key string, changes uint64, life time.Duration) any {
-	e := &entry{key: key, bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	e := &entry{key: key, bytes: int64(entryBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	was, _ := b.cache.find(&id, b.cfg.Now())
 	if was != nil {
 		*e = *was

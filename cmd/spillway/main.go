@@ -60,7 +60,7 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 
 // report writes an error that was not written yet, and returns the exit code.
 func report(err error, diagnostics io.Writer) int {
-	diagnostics = cleaned{to: diagnostics}
+	name := (&printer{colour: coloured(diagnostics)}).style(red, "spillway:")
 	var ended exit
 	var rules *whatif.Unloadable
 	var refusal *refusal
@@ -70,10 +70,11 @@ func report(err error, diagnostics io.Writer) int {
 	case errors.As(err, &ended):
 		return int(ended)
 	case errors.As(err, &rules):
-		fmt.Fprintf(diagnostics, "spillway: the rules do not load:\n%s\n", strings.TrimSuffix(err.Error(), "\n"))
+		fmt.Fprintf(diagnostics, "%s the rules do not load:\n%s\n", name,
+			cleanText(strings.TrimSuffix(err.Error(), "\n")))
 		return exitRules
 	}
-	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
+	fmt.Fprintf(diagnostics, "%s %s\n", name, cleanText(err.Error()))
 	switch {
 	case errors.Is(err, whatif.ErrFault):
 		return exitInternal
@@ -161,9 +162,9 @@ func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > most:
-			return fmt.Errorf("%q is too much: it is %s", args[most], usageOf(cmd))
+			return fmt.Errorf("%q is one argument too many: the form is %s", args[most], usageOf(cmd))
 		case len(args) < least:
-			return fmt.Errorf("an argument is missing: it is %s", usageOf(cmd))
+			return fmt.Errorf("an argument is missing: the form is %s", usageOf(cmd))
 		}
 		return nil
 	}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for name, value := range map[string]string{
-		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "",
+		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "", "NO_COLOR": "", "CLICOLOR_FORCE": "",
 	} {
 		os.Setenv(name, value)
 	}
