@@ -76,7 +76,7 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	problems.unless((c.Cert == "") == (c.Key == ""), "CONTROL_TLS_CERT", c.Cert,
 		"complete: it and CONTROL_TLS_KEY go together")
 	if len(problems) > 0 {
-		return c, shared, &ConfigError{problems}
+		return c, shared, &ConfigError{conceal(problems, assigned(environ))}
 	}
 	return c, shared, nil
 }
@@ -86,7 +86,7 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 func ArchiveFromEnvironment(environ []string) (Control, error) {
 	c, problems := readControl(environ)
 	if len(problems) > 0 {
-		return c, &ConfigError{problems}
+		return c, &ConfigError{conceal(problems, assigned(environ))}
 	}
 	return c, nil
 }
@@ -106,7 +106,7 @@ func readControl(environ []string) (c Control, problems problems) {
 	}
 	err := env.ParseWithOptions(&c, env.Options{Environment: set})
 	reported := map[string]bool{}
-	problems = append(problems, explain(err, names, set, reported)...)
+	unreadable := explain(err, names, set, reported)
 	for _, s := range []struct {
 		name, file string
 		into       *string
@@ -122,7 +122,7 @@ func readControl(environ []string) (c Control, problems problems) {
 		*s.into, err = readSecret(s.name+"_FILE", s.file)
 		problems.add(err)
 	}
-	problems.outside(reflect.ValueOf(&c).Elem(), "", reported)
+	problems.outside(reflect.ValueOf(&c).Elem(), "")
 	problems.unless(c.KeepHours >= leastHours, "CONTROL_KEEP_HOURS", set["CONTROL_KEEP_HOURS"],
 		"at least 62d: quotas of a month are counted by them")
 	problems.unless(c.KeepDays >= c.KeepHours, "CONTROL_KEEP_DAYS", set["CONTROL_KEEP_DAYS"],
@@ -133,7 +133,7 @@ func readControl(environ []string) (c Control, problems problems) {
 		"longer than CONTROL_KEEP_EVENTS")
 	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey,
 		"complete: it and CONTROL_S3_SECRET_KEY go together")
-	return c, problems
+	return c, append(unreadable, except(reported, problems)...)
 }
 
 // ControlVariables are the names of the variables that the control plane alone reads.
