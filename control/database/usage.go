@@ -299,9 +299,11 @@ func (d *DB) Statistics(ctx context.Context, domain, by, step string, from, to t
 	return all, err
 }
 
-// CacheUse is hits and misses of a cache in one step of time, of all sidecars, for requests of one domain.
+// CacheUse is hits and misses of a cache in one step of time, of all sidecars. A cache that does not know its domains
+// counts requests of all of them.
 type CacheUse struct {
 	At     time.Time `json:"at"`
+	Domain string    `json:"domain"` // empty: all domains together
 	Cache  string    `json:"cache"`
 	Hits   int64     `json:"hits"`
 	Misses int64     `json:"misses"`
@@ -309,8 +311,8 @@ type CacheUse struct {
 
 // Caches are hits and misses, by time and cache.
 func (d *DB) Caches(ctx context.Context, domain, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s
-	  WHERE domain = $4 AND at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1, domain))
+	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, domain, cache, hits, misses FROM cache_`+step+`s
+	  WHERE domain IN ($4, '') AND at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1, domain))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
