@@ -75,6 +75,8 @@ func (s *usageSource) addRow(w *writer, list int, t *table, at int) {
 				row.Latency.Buckets = append(row.Latency.Buckets, Bucket{Index: i, N: int64(n)})
 			}
 		}
+	case caches:
+		row = Row{Minute: row.Minute, Domain: row.Domain, Name: "denials", Hits: r.requests, Misses: r.cost}
 	case calls:
 		row.Name, row.Rule, row.Endpoint = w.names.of(r.kind, value), "", string(rule)
 	case identities, tenants:

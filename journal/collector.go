@@ -21,6 +21,8 @@ const (
 	tenantText   = 24 << 10
 	callRows     = 1536
 	callText     = 112 << 10
+	denialRows   = 64
+	denialText   = 4 << 10
 	endpointRows = 192 // of a stripe
 	endpointText = 20 << 10
 	keyRows      = 1 << 10
@@ -44,8 +46,9 @@ type page struct {
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
+	denials    *table              // of domains: requests is what remembered refusals answered, cost what they did not
 	rest       [keys]rests         // what has no row, by the list of an entry
-	dropped    [caches]int64       // rows without room, likewise; all but those of keys were folded
+	dropped    [caches + 1]int64   // rows without room, likewise; all but those of keys and caches were folded
 }
 
 // rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
@@ -59,7 +62,7 @@ type restRow struct {
 func newPage() *page {
 	p := &page{identities: newTable(identityRows, identityText), tenants: newTable(tenantRows, tenantText),
 		calls: newTable(callRows, callText), endpoints: newTable(endpointRows, endpointText),
-		keys: newTable(keyRows, keyText)}
+		keys: newTable(keyRows, keyText), denials: newTable(denialRows, denialText)}
 	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
 	return p
 }
@@ -73,8 +76,8 @@ func (p *page) bytes() int64 {
 }
 
 // tables returns the tables, by the list of an entry that their rows are in.
-func (p *page) tables() [caches]*table {
-	return [caches]*table{p.identities, p.tenants, p.calls, p.endpoints, p.keys}
+func (p *page) tables() [caches + 1]*table {
+	return [caches + 1]*table{p.identities, p.tenants, p.calls, p.endpoints, p.keys, p.denials}
 }
 
 // rows returns how many rows the page has.
@@ -91,7 +94,7 @@ func (p *page) empty() {
 	for _, t := range p.tables() {
 		t.empty()
 	}
-	p.rest, p.dropped = [keys]rests{}, [caches]int64{}
+	p.rest, p.dropped = [keys]rests{}, [caches + 1]int64{}
 }
 
 // add adds to the row of a key in the table of a list, or to that of others.
@@ -133,6 +136,16 @@ func (s *stripe) key(k key, d *Decided) {
 	if s.page.keys.add(&k, n, 0) < 0 {
 		s.page.dropped[keys]++
 		s.dropped[keys].Add(1)
+	}
+}
+
+// denials adds to the row of a domain. Without room the answers are missing in the total of the cache.
+func (s *stripe) denials(k key, d *Decided) {
+	k.outcome = 0
+	k = k.of(NoKind, "")
+	if s.page.denials.add(&k, amount{requests: d.Known, cost: d.Unknown}, 0) < 0 {
+		s.page.dropped[caches]++
+		s.dropped[caches].Add(1)
 	}
 }
 
@@ -226,6 +239,9 @@ func (c *collector) note(d *Decided) {
 		call := k.under(cut(d.Endpoint, maxEndpoint), false)
 		call.minute -= call.minute % 60
 		s.add(calls, s.page.calls, call, amount{requests: d.Requests, cost: d.Cost})
+	}
+	if d.Known+d.Unknown > 0 {
+		s.denials(k, d)
 	}
 	much := s.page.identities.half() || s.page.calls.half()
 	manyEvents := d.Event != nil && s.event(d)

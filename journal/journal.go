@@ -178,6 +178,7 @@ type Stats struct {
 	DroppedIdentities int64 `metric:"recorded_dropped_total" labels:"what=identity" help:"Rows without room in memory."`
 	DroppedTenants    int64 `metric:"recorded_dropped_total" labels:"what=tenant"`
 	DroppedCalls      int64 `metric:"recorded_dropped_total" labels:"what=call"`
+	DroppedCaches     int64 `metric:"recorded_dropped_total" labels:"what=cache"`
 	DroppedEndpoints  int64 `metric:"recorded_dropped_total" labels:"what=endpoint"`
 	DroppedKeys       int64 `metric:"recorded_dropped_total" labels:"what=api_key"`
 	DroppedEvents     int64 `metric:"recorded_dropped_total" labels:"what=event"`
@@ -188,7 +189,7 @@ type Stats struct {
 // dropped is how many rows were dropped.
 func (s *Stats) dropped() int64 {
 	return s.DroppedIdentities + s.DroppedTenants + s.DroppedCalls + s.DroppedEndpoints + s.DroppedKeys +
-		s.DroppedEvents
+		s.DroppedCaches + s.DroppedEvents
 }
 
 // Stats returns what was counted so far.
@@ -199,7 +200,8 @@ func (j *Journal) Stats() Stats {
 		EventEntries:      e.entries.Load(),
 		DroppedIdentities: c.dropped(identities), DroppedEndpoints: c.dropped(endpoints),
 		DroppedTenants: c.dropped(tenants), DroppedCalls: c.dropped(calls),
-		DroppedKeys: c.dropped(keys), DroppedEvents: c.dropped(singleEvents),
+		DroppedCaches: c.dropped(caches),
+		DroppedKeys:   c.dropped(keys), DroppedEvents: c.dropped(singleEvents),
 		Failed: u.failed.Load() + e.failed.Load(), Bytes: j.bytes,
 	}
 }

@@ -73,6 +73,7 @@ type sums struct {
 	keys, keysRefused                              int64
 	tenants, ofTenants, tenantCost, calls          int64
 	tenant, call                                   map[string]int64
+	hits, misses                                   int64
 	identities                                     map[string]int64
 	ended                                          bool
 }
@@ -127,6 +128,11 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 			s.ofTenants += row.Requests
 		}
 	}
+	for _, row := range u.Caches {
+		if row.Domain == "shop" && row.Name == "denials" {
+			s.hits, s.misses = s.hits+row.Hits, s.misses+row.Misses
+		}
+	}
 	for _, row := range u.Calls {
 		s.calls += row.Requests
 		s.call[row.Name+" "+row.Endpoint] += row.Requests
@@ -144,8 +150,8 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 func decide(r *Journal, user string, refused bool) {
 	d := Decided{
 		At: time.Now(), Domain: "shop", Outcome: engine.Allowed, Requests: 1, Cost: 3, Kind: User, Identity: user,
-		Tenant: "of " + user,
-		Rules:  []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user,
+		Tenant: "of " + user, Known: 1, Unknown: 2,
+		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user,
 		Latency: time.Millisecond,
 	}
 	if refused {
@@ -186,7 +192,8 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 		s := server.copy(t)
 		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 ||
 			s.keys != 8000 || s.keysRefused != 800 || s.tenants != 8000 || s.ofTenants != 16000 ||
-			s.tenantCost != 24000 || s.calls != 8000 || s.dropped != 0 || !s.ended {
+			s.tenantCost != 24000 || s.calls != 8000 || s.hits != 8000 ||
+			s.misses != 16000 || s.dropped != 0 || !s.ended {
 			t.Errorf("the copy has %+v", s)
 		}
 		if server.errors == 0 {
@@ -383,9 +390,9 @@ func TestAJournalThatCannotWriteEnds(t *testing.T) {
 		pass(10 * time.Second)
 		decide(r, "bob", false)
 		began := time.Now()
-		if lost := r.Close(); lost != 16 {
-			t.Errorf("%d rows were lost, want 2 of identities and of tenants, 1 of calls, of endpoints and of keys, and "+
-				"1 event, of two users", lost)
+		if lost := r.Close(); lost != 18 {
+			t.Errorf("%d rows were lost, want 2 of identities and of tenants, 1 of calls, of endpoints, of keys and of caches, "+
+				"and 1 event, of two users", lost)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it took %v to give up", took)

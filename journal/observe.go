@@ -49,6 +49,8 @@ type Decided struct {
 	Rule     string // that decided, or ""
 	Endpoint string
 	Latency  time.Duration
+	Known    int64   // charges that a remembered refusal answered
+	Unknown  int64   // charges that were asked of the store, because none did
 	Event    *Detail // what the event of this decision shows besides; nil: it becomes none
 }
 
@@ -86,6 +88,14 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 	}
 	if v.Effect != nil {
 		d.Rule = v.Effect.Rule
+	}
+	for i := range v.Decisions {
+		switch {
+		case v.Decisions[i].Cached:
+			d.Known++
+		case !v.Decisions[i].Held:
+			d.Unknown++
+		}
 	}
 	asked := v.Attributes()
 	d.Endpoint, d.Key, d.Tenant = asked.Endpoint, asked.APIKey, asked.Tenant
