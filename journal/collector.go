@@ -232,20 +232,7 @@ func (c *collector) note(d *Decided) {
 		minute: uint32(d.At.Unix() / 60), outcome: uint8(min(d.Outcome, engine.Outcomes-1)),
 		domain: domain, domainHash: maphash.String(seed, domain),
 	}.of(kind, Short(d.Identity))
-	s := &c.stripes[k.valueHash%stripes]
-	s.mu.Lock()
-	s.identity(identities, s.page.identities, k, d)
-	if d.Endpoint != "" && (kind == User || kind == APIKey) {
-		call := k.under(cut(d.Endpoint, maxEndpoint), false)
-		call.minute -= call.minute % 60
-		s.add(calls, s.page.calls, call, amount{requests: d.Requests, cost: d.Cost})
-	}
-	if d.Known+d.Unknown > 0 {
-		s.denials(k, d)
-	}
-	much := s.page.identities.half() || s.page.calls.half()
-	manyEvents := d.Event != nil && s.event(d)
-	s.mu.Unlock()
+	much, manyEvents := c.stripes[k.valueHash%stripes].note(d, k)
 	if d.Key != "" && d.Requests > 0 {
 		much = c.noteKey(d, k) || much
 	}
@@ -256,6 +243,22 @@ func (c *collector) note(d *Decided) {
 	if manyEvents {
 		wake(c.wakes[1])
 	}
+}
+
+// note adds a decision to the rows of its identity, and to the events if it is one. It reports whether there are many.
+func (s *stripe) note(d *Decided, k key) (much, manyEvents bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity(identities, s.page.identities, k, d)
+	if d.Endpoint != "" && (k.kind == User || k.kind == APIKey) {
+		call := k.under(cut(d.Endpoint, maxEndpoint), false)
+		call.minute -= call.minute % 60
+		s.add(calls, s.page.calls, call, amount{requests: d.Requests, cost: d.Cost})
+	}
+	if d.Known+d.Unknown > 0 {
+		s.denials(k, d)
+	}
+	return s.page.identities.half() || s.page.calls.half(), d.Event != nil && s.event(d)
 }
 
 // noteKey adds a decision to its API key, which may be in another stripe than the identity: one user may have many

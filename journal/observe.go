@@ -89,14 +89,7 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 	if v.Effect != nil {
 		d.Rule = v.Effect.Rule
 	}
-	for i := range v.Decisions {
-		switch {
-		case v.Decisions[i].Cached:
-			d.Known++
-		case !v.Decisions[i].Held:
-			d.Unknown++
-		}
-	}
+	d.Known, d.Unknown = remembered(v.Decisions)
 	asked := v.Attributes()
 	d.Endpoint, d.Key, d.Tenant = asked.Endpoint, asked.APIKey, asked.Tenant
 	d.Kind, d.Identity = who(asked)
@@ -118,6 +111,19 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 		d.Event = &event
 	}
 	j.collector.note(&d)
+}
+
+// remembered returns how many charges a remembered refusal answered, and how many went to the store.
+func remembered(decisions []limit.Decision) (known, unknown int64) {
+	for i := range decisions {
+		switch d := &decisions[i]; {
+		case d.Cached:
+			known++
+		case !d.Held:
+			unknown++
+		}
+	}
+	return known, unknown
 }
 
 // who returns the first identity that is known. That of an address is not made yet.
