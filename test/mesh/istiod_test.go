@@ -24,7 +24,7 @@ func startIstiod(t *testing.T, c *cluster) *servers.Process {
 	var helm struct {
 		MeshConfig map[string]any `yaml:"meshConfig"`
 	}
-	must.Do(t, yaml.Unmarshal([]byte(read(t, servers.Root(t), "examples", "istio", "mesh-values.yaml")), &helm))
+	must.Do(t, yaml.Unmarshal([]byte(patient.Replace(example(t, "mesh-values.yaml"))), &helm))
 	helm.MeshConfig["enableAutoMtls"] = false
 	helm.MeshConfig["enablePrometheusMerge"] = false
 	file := filepath.Join(c.dir, "mesh")

@@ -1,12 +1,14 @@
 package mesh
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/test/must"
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // workload is the pod of the reader's application, with its Service. No scheduler, kubelet or controller runs here, so
@@ -74,6 +76,22 @@ func (c *cluster) startPod(t *testing.T, text string) (pod object) {
 	return pod
 }
 
+// patient lets Envoy wait for a machine that is busy: after the examples' own times it lets requests through.
+var patient = strings.NewReplacer("timeout: 0.05s", "timeout: 30s", "timeout: 0.1s", "timeout: 30s", "timeout: 0.2s",
+	"timeout: 30s")
+
+// awaitLimits waits until Spillway decides about a request, which it says in a header.
+func awaitLimits(t *testing.T, r request) {
+	t.Helper()
+	servers.Await(t, "a decision of Spillway", func() error {
+		_, header, err := r.send()
+		if err == nil && header.Get("x-ratelimit-limit") == "" {
+			err = fmt.Errorf("the answer has %v", header)
+		}
+		return err
+	})
+}
+
 // startSidecar starts a workload with a sidecar and Spillway as an example says, in a namespace that is called by the
 // reader, with changes of the reader.
 func startSidecar(t *testing.T, c *cluster, file, namespace string, changes ...string) *scene {
@@ -81,7 +99,7 @@ func startSidecar(t *testing.T, c *cluster, file, namespace string, changes ...s
 	rename := strings.NewReplacer("namespace: shop", "namespace: "+namespace, "shop.svc", namespace+".svc")
 	s := &scene{cluster: c}
 	text := strings.NewReplacer(changes...).Replace(example(t, file))
-	s.all = parse(t, rename.Replace(text))
+	s.all = parse(t, patient.Replace(rename.Replace(text)))
 	pod := c.startPod(t, rename.Replace(workload))
 	c.mustApply(t, s.all...)
 	if len(s.kind("Service")) > 0 {
@@ -117,6 +135,7 @@ func TestSidecars(t *testing.T) {
 			}
 			s := startSidecar(t, c, row.file, namespace)
 			s.proxy.await(t, row.cluster)
+			awaitLimits(t, request{path: "/"})
 			wants(t, row.admitted, http.StatusOK, row.request)
 			header := wants(t, 1, http.StatusTooManyRequests, row.request)
 			if header.Get("retry-after") == "" {
@@ -150,6 +169,9 @@ func limitsOnePort(t *testing.T, c *cluster) {
 			s := startSidecar(t, c, "rls-loopback.yaml", name,
 				"match: {context: SIDECAR_INBOUND}", "match: {context: SIDECAR_INBOUND, "+row.match+"}")
 			s.proxy.await(t, "envoy.filters.http.ratelimit")
+			if row.limited {
+				awaitLimits(t, request{path: "/"})
+			}
 			wants(t, 5, http.StatusOK, request{path: "/login"})
 			sixth := http.StatusOK
 			if row.limited {
