@@ -27,6 +27,7 @@ type Config struct {
 	Breaker   Breaker `envPrefix:"BREAKER_"`
 	Answer    Answer
 	Metrics   Metrics
+	OTLP      OTLPMetrics
 	Memory    Memory
 	Admin     Admin
 	Record    Record
