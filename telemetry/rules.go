@@ -67,7 +67,7 @@ type ruleStats struct {
 	Domain  string             `label:"domain"`
 	Rule    string             `label:"rule"`
 	Scope   string             `label:"scope"`
-	Decided map[string]counted `metric:"decisions_total" label:"outcome" help:"Requests, by outcome and by what decided."`
+	Decided map[string]counted `metric:"decisions_total" label:"outcome" help:"Requests, by outcome and what decided."`
 }
 
 // counted is a number that leads to the trace of what it last counted, if there is one.

@@ -63,7 +63,7 @@ type totals struct {
 	Full     atomic.Int64 `metric:"spans_dropped_total" labels:"reason=queue" help:"Spans that were not sent."`
 	Failed   atomic.Int64 `metric:"spans_dropped_total" labels:"reason=export"`
 
-	MetricsSent   atomic.Int64 `metric:"metric_exports_total" labels:"outcome=sent" help:"Exports of metrics over OTLP."`
+	MetricsSent   atomic.Int64 `metric:"metric_exports_total" labels:"outcome=sent" help:"Sendings over OTLP."`
 	MetricsFailed atomic.Int64 `metric:"metric_exports_total" labels:"outcome=failed"`
 }
 

@@ -44,7 +44,8 @@ func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	}
 	o := newOutlet(exporter, cfg, &t.totals)
 	t.traced.Store(true)
-	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(o), sdktrace.WithResource(cfg.Source.resource(cfg.Log))}
+	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(o),
+		sdktrace.WithResource(cfg.Source.resource(cfg.Log))}
 	if cfg.Sampler == "" {
 		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Rate))))
 	}

@@ -1,8 +1,8 @@
 package settings
 
-// OTLPMetrics is whether metrics are sent over OTLP as well, and how. The libraries read the rest of
+// OTLP is whether metrics are sent over OTLP as well, and how. The libraries read the rest of
 // OTEL_EXPORTER_OTLP_*; the endpoint is that of traces unless it has a variable of its own.
-type OTLPMetrics struct {
+type OTLP struct {
 	// otlp: sends all metrics over OTLP as well; none, or unset: does not
 	Exporter string `env:"OTEL_METRICS_EXPORTER"`
 	// URL of the collector of metrics; goes before OTEL_EXPORTER_OTLP_ENDPOINT
