@@ -19,6 +19,10 @@ REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 # The Envoy Gateway that `make test-gateway` runs.
 GATEWAY      := v1.9.1
 GATEWAY_BIN   = $(CURDIR)/$(TOOLS)/envoy-gateway/$(GATEWAY)/envoy-gateway
+# What `make test-mesh` runs: the API server of Kubernetes, Istio's control plane, and the kinds that manifests are of.
+API_SERVER   = $(TOOLS)/kube-apiserver/kube-apiserver
+ISTIOD       = $(TOOLS)/istiod/istiod
+CRDS         = $(TOOLS)/crds/istio.yaml
 # What editors check rule files with: `make test-outer` lets it check the examples.
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 # What checks the admin API against its OpenAPI document: `make test-outer` lets it.
@@ -84,6 +88,28 @@ test-gateway: tools $(GATEWAY_BIN) ## the sidecar as the rate limit service of a
 $(GATEWAY_BIN):
 	@echo "building Envoy Gateway $(GATEWAY)"
 	@GOBIN=$(@D) $(GO) install github.com/envoyproxy/gateway/cmd/envoy-gateway@$(GATEWAY)
+
+.PHONY: test-mesh
+test-mesh: tools $(API_SERVER) $(ISTIOD) $(CRDS) ## examples and chart in a real API server of Kubernetes, and a real istiod with its Envoys (needs root; the first build takes a quarter of an hour)
+	@command -v etcd >/dev/null || ./tools/packages etcd-server
+	@command -v iptables >/dev/null || ./tools/packages iptables
+	@$(GO) test -count=1 -v -timeout 20m ./test/mesh
+
+# The version is that of the module, which a build from it does not know.
+$(API_SERVER): tools/kube-apiserver/go.mod tools/kube-apiserver/go.sum
+	@echo "building kube-apiserver"
+	@cd tools/kube-apiserver && $(GO) build -buildvcs=false -o $(CURDIR)/$(API_SERVER) -ldflags "-s -w \
+	  -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)" \
+	  k8s.io/kubernetes/cmd/kube-apiserver
+	@touch $@
+
+$(ISTIOD): tools/istiod/go.mod tools/istiod/go.sum
+	@echo "building istiod"
+	@cd tools/istiod && $(GO) build -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$(ISTIOD) istio.io/istio/pilot/cmd/pilot-discovery
+	@touch $@
+
+$(CRDS): tools/crds tools/istiod/go.mod test/chart/go.mod Makefile
+	@tools/crds $(@D) $(GATEWAY)
 
 .PHONY: capacity
 capacity: tools ## measure what docs/explain/capacity.md calculates with: a hundredth of ten million users (takes minutes)

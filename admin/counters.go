@@ -46,14 +46,43 @@ type Unlisted = descriptors.Unlisted
 // CounterView is a counter.
 type CounterView struct {
 	Rule       string    `json:"rule"`         // the rule
+	Name       string    `json:"name"`         // what headers call it
+	Who        []Owner   `json:"who"`          // whom it counts
 	At         string    `json:"at,omitempty"` // where it is written
 	Scope      string    `json:"scope"`        // what it counts by
 	Key        string    `json:"key"`          // the key of the counter
 	Limit      LimitView `json:"limit"`
-	Left       int64     `json:"left"`                // what is left
-	ResetAfter float64   `json:"reset_after"`         // seconds until it is full, or its window ends
-	CoolDown   float64   `json:"cool_down,omitempty"` // seconds that a penalty still lasts
-	Unknown    string    `json:"unknown,omitempty"`   // why the store did not answer
+	Left       int64     `json:"left"`                        // what is left
+	State      string    `json:"state" one:"full fills ends"` // full, or what reset_after is the time of
+	ResetAfter float64   `json:"reset_after"`                 // seconds until it is full, or its window ends
+	CoolDown   float64   `json:"cool_down,omitempty"`         // seconds that a penalty still lasts
+	Unknown    string    `json:"unknown,omitempty"`           // why the store did not answer
+}
+
+// Owner is one of whom or what a counter counts, such as a user or an endpoint.
+type Owner struct {
+	Kind string `json:"kind"` // what the rule counts by, or a descriptor key
+	Name string `json:"name"` // a hash where the key holds no more
+}
+
+// owners are whom the counter of a key counts.
+func owners(e *descriptors.Effect, key string) []Owner {
+	all := []Owner{}
+	for _, one := range e.Whose(key) {
+		all = append(all, Owner{one.Key, one.Value})
+	}
+	return all
+}
+
+// stateOf is full where nothing is spent, else what comes next: the tokens come back, or the window ends.
+func stateOf(l *limit.Limit, left int64) string {
+	switch {
+	case left >= l.Capacity():
+		return "full"
+	case l.Algorithm.EndsAtOnce():
+		return "ends"
+	}
+	return "fills"
 }
 
 // usage serves GET /v1/usage.
@@ -146,9 +175,9 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter) []Counte
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
-			Rule: e.Rule, At: place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e),
-			Left:       d.Remaining,
-			ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
+			Rule: e.Rule, Name: e.Title(), Who: owners(e, asked[i].Key), At: place(e.At()), Scope: e.Scope,
+			Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
+			State: stateOf(&asked[i].Limit, d.Remaining), ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
 		}
 		if d.Penalized {
 			view.CoolDown = seconds(d.RetryAfter)

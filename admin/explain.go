@@ -63,6 +63,15 @@ type HTTPRequest struct {
 	Peer      Address           `json:"peer,omitempty"`      // the address of the connection's other end
 	Principal string            `json:"principal,omitempty"` // the principal of the peer's certificate
 	Context   map[string]string `json:"context,omitempty"`   // context extensions of the route
+	Client    *NamedClient      `json:"client,omitempty"`    // who asks, in place of credentials
+}
+
+// NamedClient is who asks, by names. What an API key of the rule file knows beside is filled in.
+type NamedClient struct {
+	User   string `json:"user,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Tier   string `json:"tier,omitempty"`
+	APIKey string `json:"api_key,omitempty"` // the id of an API key
 }
 
 // Address is the text of an address.
@@ -128,7 +137,9 @@ type ConsideredView struct {
 // ChargeView is one counter that the request would be charged on.
 type ChargeView struct {
 	Rule       string    `json:"rule"`
-	Key        string    `json:"key"` // the key of the counter
+	Name       string    `json:"name"` // what headers call it
+	Who        []Owner   `json:"who"`  // whom it counts
+	Key        string    `json:"key"`  // the key of the counter
 	Limit      LimitView `json:"limit"`
 	Cost       int64     `json:"cost"`                                    // tokens that the request takes
 	Operation  string    `json:"operation" one:"spend peek refund debit"` // spend, peek, refund or debit
@@ -254,7 +265,7 @@ func charges(v *engine.Verdict) []ChargeView {
 	for i := range v.Decisions {
 		c, d, t := &v.Match.Charges[i], &v.Decisions[i], &v.Match.Terms[i]
 		all = append(all, ChargeView{
-			Rule: t.Effect.Rule, Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost,
+			Rule: t.Effect.Rule, Name: t.Effect.Title(), Who: owners(t.Effect, c.Key), Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost,
 			Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
 			Left: v.Left(i), Refuses: d.Outcome == limit.Refused, Penalized: d.Penalized,
 			ResetAfter: seconds(d.ResetAfter),

@@ -73,11 +73,13 @@ type RuleView struct {
 	Name    string     `json:"name,omitempty"`
 	At      string     `json:"at,omitempty"` // where it is written: file:line
 	Scope   string     `json:"scope,omitempty"`
+	Match   string     `json:"match,omitempty"` // what it matches; none: all that its scope is about
 	Action  string     `json:"action" one:"reject throttle log_only block allow"`
 	Tree    bool       `json:"tree"`                             // it is in a descriptor tree
 	Account string     `json:"account,omitempty"`                // whose own limit it is
 	Mode    string     `json:"mode" one:"enforced shadow quota"` // enforced, shadow or quota
 	Limit   *LimitView `json:"limit,omitempty"`                  // none for a block or an allow
+	Paid    bool       `json:"post_paid"`                        // it is charged after the response
 	Reason  string     `json:"reason,omitempty"`
 	Until   time.Time  `json:"until,omitzero"`
 	Failure string     `json:"on_failure" one:"local open closed"`
@@ -134,9 +136,9 @@ func publishedViews(all []rules.Merged, domain string) []PublishedView {
 
 func ruleView(e *descriptors.Effect) RuleView {
 	view := RuleView{
-		Rule: e.Rule, Name: e.Name, At: place(e.At()), Scope: e.Scope, Action: e.Action.String(), Tree: e.Tree,
-		Account: e.Account,
-		Mode:    modes[e.Mode], Reason: e.Reason, Until: e.Until, Failure: e.OnFailure.String(),
+		Rule: e.Rule, Name: e.Name, At: place(e.At()), Scope: e.Scope, Match: e.Match(),
+		Action: e.Action.String(), Tree: e.Tree, Account: e.Account, Paid: e.PostPaid(),
+		Mode: modes[e.Mode], Reason: e.Reason, Until: e.Until, Failure: e.OnFailure.String(),
 	}
 	if e.Action == descriptors.Block || e.Action == descriptors.Allow {
 		return view

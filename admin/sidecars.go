@@ -60,12 +60,19 @@ type topRequest struct {
 
 // TopView is the keys that are asked for and refused most.
 type TopView struct {
-	Since    time.Time     `json:"since"`          // since when it is counted: one to two minutes
-	Every    int64         `json:"sampled_one_in"` // one decision in so many is counted, as so many
-	Sidecars int           `json:"sidecars"`       // how many sidecars are in it
-	Missing  []string      `json:"missing"`        // sidecars that live and did not answer
-	Asked    []live.Ranked `json:"asked"`          // keys that are asked for most
-	Refused  []live.Ranked `json:"refused"`        // keys that are refused most
+	Since    time.Time `json:"since"`          // since when it is counted: one to two minutes
+	Every    int64     `json:"sampled_one_in"` // one decision in so many is counted, as so many
+	Sidecars int       `json:"sidecars"`       // how many sidecars are in it
+	Missing  []string  `json:"missing"`        // sidecars that live and did not answer
+	Asked    []TopKey  `json:"asked"`          // keys that are asked for most
+	Refused  []TopKey  `json:"refused"`        // keys that are refused most
+}
+
+// TopKey is a key with how often it was asked for, or refused.
+type TopKey struct {
+	live.Ranked
+	Name string  `json:"name"` // what headers call the rule
+	Who  []Owner `json:"who"`  // whom it counts
 }
 
 // TopOfAll is the rankings of all sidecars, and the names of those that did not answer.
@@ -88,7 +95,7 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 		ranking, view.Sidecars, view.Missing = live.Merge(all), len(all), missing
 	}
 	view.Since, view.Every = ranking.Since, ranking.Every
-	view.Asked, view.Refused = in.shown(ranking.Asked), in.shown(ranking.Refused)
+	view.Asked, view.Refused = a.named(in.shown(ranking.Asked)), a.named(in.shown(ranking.Refused))
 	return view, nil
 }
 
@@ -102,4 +109,20 @@ func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
 		}
 	}
 	return some
+}
+
+// named adds whom each key counts, as the rules in use write keys. A block by a record has a name for a key.
+func (a *API) named(list []live.Ranked) []TopKey {
+	all := []TopKey{}
+	set := a.Engine.Rules()
+	for _, one := range list {
+		key := TopKey{Ranked: one, Name: one.Rule, Who: []Owner{}}
+		if set != nil {
+			if _, c, found := set.CounterOf(one.Key); found {
+				key.Name, key.Who = c.Effect.Title(), owners(c.Effect, one.Key)
+			}
+		}
+		all = append(all, key)
+	}
+	return all
 }

@@ -167,3 +167,16 @@ func (e *Effect) At() Pos {
 	}
 	return at
 }
+
+// Match is what a rule matches, as its file writes it; empty: all requests that its scope is about.
+func (e *Effect) Match() string {
+	if e.from.rule == nil {
+		return ""
+	}
+	return strings.TrimPrefix(string(appendFields(nil, e.from.rule.Match)), ", ")
+}
+
+// PostPaid reports whether the limit is charged after the response.
+func (e *Effect) PostPaid() bool {
+	return e.from.rule != nil && e.from.rule.PostPaid || e.from.node != nil && e.from.node.PostPaid
+}

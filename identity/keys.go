@@ -96,6 +96,18 @@ func (t *keyTable) lookUp(key string, now func() time.Time, client *Client) bool
 	return false
 }
 
+// KeyClient returns the client of an API key by the key's id, also where the key is revoked or has expired.
+func (r *Resolver) KeyClient(id string) (Client, bool) {
+	for _, here := range r.keys.keys {
+		for i := range here {
+			if k := &here[i]; k.ID == id {
+				return Client{User: k.User, Tenant: k.Tenant, Tier: k.Tier, Key: id}, true
+			}
+		}
+	}
+	return Client{}, false
+}
+
 // shownOfKey is how many characters of a key may be shown.
 const shownOfKey = 10
 

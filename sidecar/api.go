@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -50,7 +51,29 @@ func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
 	for key, value := range r.Context {
 		h.Extensions = append(h.Extensions, descriptors.Entry{Key: key, Value: value})
 	}
-	return s.serving.authz.Parse(h)
+	req := s.serving.authz.Parse(h)
+	if r.Client != nil && req.Evidence != nil {
+		req.Evidence.Verified = s.named(req.Domain, r.Client)
+	}
+	return req
+}
+
+// named is a client that is known by names. What is not given is that of the API key.
+func (s *Sidecar) named(domain string, of *admin.NamedClient) *identity.Client {
+	c := &identity.Client{User: of.User, Tenant: of.Tenant, Tier: of.Tier, Key: of.APIKey, By: identity.JWT,
+		Authenticated: true}
+	if of.APIKey == "" {
+		return c
+	}
+	c.By = identity.APIKey
+	set := s.counts.engine.Rules()
+	if set == nil || set.Domain(domain) == nil || set.Domain(domain).Identity == nil {
+		return c
+	}
+	known, _ := set.Domain(domain).Identity.KeyClient(of.APIKey)
+	c.User, c.Tenant = cmp.Or(c.User, known.User, of.APIKey), cmp.Or(c.Tenant, known.Tenant)
+	c.Tier = cmp.Or(c.Tier, known.Tier)
+	return c
 }
 
 // rulesNow is which rules are in use.

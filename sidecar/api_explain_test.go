@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -120,4 +122,38 @@ func checkOf(principal, path, method, peer string) *authv3.CheckRequest {
 		}},
 		ContextExtensions: map[string]string{"domain": "shop", "c": "d"},
 	}}
+}
+
+// TestExplainKnowsClientsByTheirNames: it needs neither a credential nor what an API key of the rule file knows beside.
+func TestExplainKnowsClientsByTheirNames(t *testing.T) {
+	s := begin(t, `
+domain: shop
+identity:
+  order: [api_key, ip]
+  api_keys:
+    header: x-api-key
+    keys:
+      - {id: k1, sha256: 0000000000000000000000000000000000000000000000000000000000000000, user: ann, tenant: acme}
+rules:
+  - {name: each, scope: user, limit: 6/24h}
+  - {name: gold, scope: tenant, match: {tiers: [gold]}, limit: 5/24h}
+users:
+  carol: {tier: gold}
+`)
+	for _, c := range []struct{ client, want fields }{
+		{fields{"user": "carol"}, fields{"user": "carol", "evidence": "jwt", "authenticated": true}},
+		{fields{"api_key": "k1"}, fields{"user": "ann", "tenant": "acme", "api_key": "k1", "evidence": "api_key",
+			"authenticated": true}},
+		{fields{"api_key": "of the control", "user": "bob", "tier": "gold"}, fields{"user": "bob", "tier": "gold",
+			"api_key": "of the control", "evidence": "api_key", "authenticated": true}},
+	} {
+		got := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/",
+			"client": c.client}})
+		if diff := cmp.Diff(c.want, got["client"]); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.client, diff)
+		}
+		if rule := got["verdict"].(fields)["rule"]; rule != "each" {
+			t.Errorf("%v is limited by %v, want each", c.client, rule)
+		}
+	}
 }

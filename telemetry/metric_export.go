@@ -72,7 +72,7 @@ func (p idsAsBytes) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, err
 		for _, m := range scope.Metrics {
 			sum, is := m.Data.(metricdata.Sum[float64])
 			if !is {
-				continue // histograms are native ones, and the bridge has no exemplars of these
+				continue // histograms are native ones: the bridge leaves their exemplars out
 			}
 			for i := range sum.DataPoints {
 				for j := range sum.DataPoints[i].Exemplars {

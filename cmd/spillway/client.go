@@ -46,7 +46,6 @@ func missing(err error) bool {
 
 // hints are what to do about refusals that many operations answer with.
 var hints = map[int]string{
-	http.StatusUnauthorized:       "--token-file names the file of a token",
 	http.StatusForbidden:          "a token of a higher role is needed: --token-file names its file",
 	http.StatusPreconditionFailed: "it was changed meanwhile, and nothing was done: look at it and try again",
 }
@@ -163,11 +162,23 @@ func (c *client) open(request *http.Request) (*http.Response, error) {
 	if err != nil || problem.Detail == nil {
 		return nil, c.foreign(got)
 	}
-	text := got.Status + ": " + plainLines(*problem.Detail)
-	if hint := hints[got.StatusCode]; hint != "" {
-		text += "\n" + hint
+	return nil, &refusal{got.StatusCode, errors.New(c.problem(got.StatusCode, plainLines(*problem.Detail)))}
+}
+
+// problem is what a server refuses with, in words of the command.
+func (c *client) problem(status int, detail string) string {
+	switch {
+	case status == http.StatusPreconditionFailed:
+		return hints[status]
+	case status == http.StatusUnauthorized && c.token == "":
+		return fmt.Sprintf("the %s at %s wants a token: --token-file names the file that holds it", c.server.what, c.base)
+	case status == http.StatusUnauthorized:
+		return fmt.Sprintf("the %s at %s does not know the token: --token-file names the file of another", c.server.what,
+			c.base)
+	case hints[status] != "":
+		return detail + "\n" + hints[status]
 	}
-	return nil, &refusal{got.StatusCode, errors.New(text)}
+	return detail
 }
 
 // foreign is the error of an answer of another program.

@@ -83,7 +83,7 @@ func topCounters(s *session, _ []string) {
 				continue
 			}
 			s.line("\n%s", list.title)
-			s.table(rows, columns("COUNT count | ERROR error | DOMAIN domain | RULE rule | KEY key"))
+			s.table(rows, columns("COUNT count | ERROR error | WHO :owners | RULE name | DOMAIN domain | KEY key wide"))
 		}
 	})
 }
@@ -97,7 +97,7 @@ func (s *session) whoseCounters(args []string) object {
 	if keys, _ := s.cmd.Flags().GetStringSlice("key"); len(keys) > 0 {
 		body["keys"] = keys
 	} else if len(args) == 0 {
-		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is " + usageOf(s.cmd)))
+		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: the form is " + usageOf(s.cmd)))
 	}
 	for _, arg := range args {
 		id, err := readIdentity(arg, "endpoint", "tier")
@@ -118,8 +118,8 @@ func listCounters(s *session, args []string) {
 	o := s.get("/v1/usage", params)
 	s.print(o, func() {
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), profile(inner(o, "record")))
-		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | FULL IN :fullIn |
-			COOL-DOWN cool_down:coolDown | RULE rule | AT at | KEY key`)
+		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
+			COOL-DOWN cool_down:coolDown | WHO :owners | RULE name | AT at | KEY key wide`)
 	})
 }
 
@@ -143,17 +143,37 @@ func (s *session) changeCounters(path string, args []string) {
 		body["dry_run"] = true
 	}
 	o := s.ask(http.MethodPost, path, body, nil).object
+	before, after := objects(o, "before"), objects(o, "after")
 	s.print(o, func() {
 		s.line("%s%s", dryRun(o), holder(inner(o, "identity")))
-		before, after := objects(o, "before"), objects(o, "after")
 		rows := make([]object, min(len(before), len(after)))
 		for i := range rows {
 			rows[i] = object{"before": before[i], "after": after[i]}
 		}
-		s.showCounters(o, rows, `LEFT BEFORE before.left | LEFT AFTER after.left | LIMIT before.limit:limit |
-			COOL-DOWN BEFORE before.cool_down:coolDown | COOL-DOWN AFTER after.cool_down:coolDown | RULE before.rule |
-			KEY before.key`)
+		s.showCounters(o, rows, `BEFORE before.left | AFTER after.left | LIMIT before.limit:limit |
+			COOL-DOWN before.cool_down:coolDown | AFTER after.cool_down:coolDown | WHO before:owners |
+			RULE before.name | KEY before.key wide`)
 	})
+	what, changes := "counter of %s has been used: nothing to reset", used
+	if path == "/v1/pardon" {
+		what, changes = "counter of %s has a cool-down: nothing to pardon", coolsDown
+	}
+	if s.err == nil && !slices.ContainsFunc(before, changes) {
+		fmt.Fprintf(cleaned{to: s.cmd.ErrOrStderr()}, "spillway: no "+what+"\n", holder(inner(o, "identity")))
+		s.found(true)
+	}
+}
+
+// coolsDown reports whether a counter has a cool-down, or is not known.
+func coolsDown(c object) bool { return c["cool_down"] != nil || text(c, "unknown") != "" }
+
+// used reports whether a counter is not full, or is not known.
+func used(c object) bool {
+	full := whole(c, "limit.count")
+	if burst := whole(c, "limit.burst"); burst > 0 {
+		full = burst
+	}
+	return whole(c, "left") < full || text(c, "unknown") != ""
 }
 
 // left is what is left on a counter, or that the store does not know.
@@ -164,8 +184,30 @@ func left(c object) string {
 	return text(c, "left")
 }
 
-func fullIn(c object) string {
-	return cmp.Or(text(c, "unknown"), span(c["reset_after"]))
+// untilFull is what becomes of a counter if nothing is asked of it.
+func untilFull(c object) string {
+	after := span(c["reset_after"])
+	switch state := text(c, "state"); {
+	case text(c, "unknown") != "":
+		return text(c, "unknown")
+	case state == "ends":
+		return "ends in " + after
+	case state == "fills":
+		return "full in " + after
+	}
+	return "full"
+}
+
+// owners are whom a counter counts, without one all requests. A block by a record has the name in place of a key.
+func owners(c object) string {
+	var all []string
+	for _, one := range objects(c, "who") {
+		all = append(all, text(one, "name"))
+	}
+	if len(all) == 0 && !strings.Contains(text(c, "key"), "{") {
+		return text(c, "key")
+	}
+	return cmp.Or(strings.Join(all, " "), "all")
 }
 
 func coolDown(value any) string {

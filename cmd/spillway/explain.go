@@ -2,9 +2,12 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,11 +18,13 @@ func newExplain() *cobra.Command {
 		use: "explain [PATH]", short: "Show what a request would get, and why", run: explain, flags: addRequest,
 		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and
 what beat it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to
-PATH, or a RateLimitRequest as JSON on standard input without PATH.
+PATH, / where another flag names it, or a RateLimitRequest as JSON on standard input. Who asks is what its headers
+show, or what --user, --tenant, --tier and --api-key name.
 
 It exits with 1 if the request would be refused.`,
 	}}}
-	return n.word("explain", "explain [PATH]", "explain /search --method POST --peer 192.0.2.7\nexplain <request.json")
+	return n.word("explain", "explain [PATH]", "explain /search --user ann\nexplain /search --peer 192.0.2.7 "+
+		"--header 'x-api-key: KEY'\nexplain <request.json")
 }
 
 func addRequest(cmd *cobra.Command) {
@@ -27,38 +32,89 @@ func addRequest(cmd *cobra.Command) {
 	cmd.Flags().String("peer", "", "address of the connection's other end")
 	cmd.Flags().String("host", "", "host of the request")
 	cmd.Flags().String("principal", "", "principal of the peer's certificate")
-	cmd.Flags().StringToString("header", nil, "headers, as name=value")
+	cmd.Flags().StringArray("header", nil, "a header, as 'name: value' or name=value; may be given several times")
+	for _, name := range clientFlags {
+		cmd.Flags().String(name, "", "who asks, without a credential: the "+strings.ReplaceAll(name, "api-key",
+			"id of the API key"))
+	}
+}
+
+// clientFlags name who asks, and requestFlags the rest of a request over HTTP.
+var (
+	clientFlags  = []string{"user", "tenant", "tier", "api-key"}
+	requestFlags = []string{"method", "peer", "host", "principal", "header"}
+)
+
+// headers are those of the flag.
+func (s *session) headers() object {
+	all := object{}
+	given, _ := s.cmd.Flags().GetStringArray("header")
+	for _, one := range given {
+		at := strings.IndexAny(one, ":=")
+		if at < 1 {
+			s.fail(fmt.Errorf("--header is %q and must be 'name: value' or name=value", one))
+			continue
+		}
+		name, value := one[:at], strings.TrimSpace(one[at+1:])
+		if before, twice := all[name].(string); twice {
+			value = before + "," + value
+		}
+		all[name] = value
+	}
+	return all
 }
 
 // requestOf is the request that the arguments or the standard input describe.
 func (s *session) requestOf(args []string) object {
-	if len(args) == 0 {
-		var request json.RawMessage
-		err := json.NewDecoder(s.cmd.InOrStdin()).Decode(&request)
-		if err != nil {
-			s.fail(fmt.Errorf("read a RateLimitRequest from standard input: %w", err))
-		}
-		return object{"rls": request}
+	if len(args) > 0 {
+		return object{"http": s.httpRequest(args[0])}
 	}
-	request := object{"path": args[0]}
-	for _, name := range []string{"method", "peer", "host", "principal"} {
+	if slices.ContainsFunc(slices.Concat(clientFlags, requestFlags), s.given) {
+		return object{"http": s.httpRequest("/")}
+	}
+	if isTerminal(s.cmd.InOrStdin()) {
+		s.fail(errors.New("name a PATH, as in spillway explain /search --user ann, or give a RateLimitRequest as JSON on " +
+			"standard input"))
+		return nil
+	}
+	var request json.RawMessage
+	err := json.NewDecoder(s.cmd.InOrStdin()).Decode(&request)
+	if err != nil {
+		s.fail(fmt.Errorf("read a RateLimitRequest from standard input: %w", err))
+	}
+	return object{"rls": request}
+}
+
+// httpRequest is the request to a path that the flags describe.
+func (s *session) httpRequest(path string) object {
+	request, client := object{"path": path}, object{}
+	for _, name := range requestFlags {
 		if value := s.flag(name); value != "" {
 			request[name] = value
 		}
 	}
+	delete(request, "header")
+	if headers := s.headers(); len(headers) > 0 {
+		request["headers"] = headers
+	}
 	if s.domain != "" {
 		request["domain"] = s.domain
 	}
-	if headers, _ := s.cmd.Flags().GetStringToString("header"); len(headers) > 0 {
-		request["headers"] = headers
+	for _, name := range clientFlags {
+		if value := s.flag(name); value != "" {
+			client[strings.ReplaceAll(name, "-", "_")] = value
+		}
 	}
-	return object{"http": request}
+	if len(client) > 0 {
+		request["client"] = client
+	}
+	return request
 }
 
 func explain(s *session, args []string) {
 	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
 	s.print(o, func() {
-		s.line("%s", verdict(o))
+		s.painted(s.stated(verdict(o)))
 		if c := inner(o, "client"); c != nil {
 			s.line("client: %s", clientWords(c))
 		}
@@ -66,8 +122,8 @@ func explain(s *session, args []string) {
 		if rows := objects(o, "charges"); len(rows) > 0 {
 			s.line("\ncounters")
 			s.table(rows,
-				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
-				KEY key`))
+				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses state | WHO :owners |
+				RULE name | KEY key wide`))
 		}
 		if rows := objects(o, "considered"); len(rows) > 0 {
 			s.line("\nrules that could apply")
@@ -174,7 +230,31 @@ func beatenBy(c object) string {
 }
 
 // door is what a door would answer, on one line.
-func door(o object, name string) string { return plain(cmp.Or(text(o, "answers."+name), "none")) }
+func door(o object, name string) string {
+	return plain(cmp.Or(words(readable(at(o, "answers."+name))), "none"))
+}
+
+// readable is a value with the bodies of responses as they are read: without base64, and JSON as it is.
+func readable(value any) any {
+	o, is := value.(object)
+	if !is {
+		return value
+	}
+	all := object{}
+	for name, value := range o {
+		body, is := value.(string)
+		if name == "rawBody" && is {
+			if read, err := base64.StdEncoding.DecodeString(body); err == nil {
+				name, body, value = "body", string(read), string(read)
+			}
+		}
+		if document, err := parse([]byte(body)); name == "body" && err == nil {
+			value = document
+		}
+		all[name] = readable(value)
+	}
+	return all
+}
 
 func orNo(value any) string { return cmp.Or(words(value), "no") }
 

@@ -87,19 +87,18 @@ func (f *findings) print(out *printer) error {
 	}
 	return out.value(f, func() {
 		for _, one := range f.Findings {
-			out.line("%s", one)
+			out.painted(cleanText(one.place()), ": ", out.stated(one.Severity+": "+one.Message))
 		}
 		out.line("%s, %s in %s", counted(f.Errors, "problem"), counted(f.Warnings, "warning"), counted(f.Files, "file"))
 	})
 }
 
-// String writes the finding as compilers do.
-func (f finding) String() string {
-	at := f.File
+// place is where the finding is, as compilers write it.
+func (f finding) place() string {
 	if f.Line > 0 {
-		at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+		return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 	}
-	return fmt.Sprintf("%s: %s: %s", at, f.Severity, f.Message)
+	return f.File
 }
 
 // sarif is what was found in SARIF 2.1.0, which code hosts show beside the lines.

@@ -39,7 +39,8 @@ else the context: spillway context set makes one. Without any, it is on this mac
 
 Exit codes:
   0  all is well
-  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ between sidecars
+  1  the command found problems, failing tests, differences, a request to refuse, rules that differ between sidecars,
+     or nothing to change
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others
@@ -60,7 +61,7 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 
 // report writes an error that was not written yet, and returns the exit code.
 func report(err error, diagnostics io.Writer) int {
-	diagnostics = cleaned{to: diagnostics}
+	name := (&printer{colour: coloured(diagnostics)}).style(red, "spillway:")
 	var ended exit
 	var rules *whatif.Unloadable
 	var refusal *refusal
@@ -70,10 +71,11 @@ func report(err error, diagnostics io.Writer) int {
 	case errors.As(err, &ended):
 		return int(ended)
 	case errors.As(err, &rules):
-		fmt.Fprintf(diagnostics, "spillway: the rules do not load:\n%s\n", strings.TrimSuffix(err.Error(), "\n"))
+		fmt.Fprintf(diagnostics, "%s the rules do not load:\n%s\n", name,
+			cleanText(strings.TrimSuffix(err.Error(), "\n")))
 		return exitRules
 	}
-	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
+	fmt.Fprintf(diagnostics, "%s %s\n", name, cleanText(err.Error()))
 	switch {
 	case errors.Is(err, whatif.ErrFault):
 		return exitInternal
@@ -161,9 +163,9 @@ func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > most:
-			return fmt.Errorf("%q is too much: it is %s", args[most], usageOf(cmd))
+			return fmt.Errorf("%q is one argument too many: the form is %s", args[most], usageOf(cmd))
 		case len(args) < least:
-			return fmt.Errorf("an argument is missing: it is %s", usageOf(cmd))
+			return fmt.Errorf("an argument is missing: the form is %s", usageOf(cmd))
 		}
 		return nil
 	}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for name, value := range map[string]string{
-		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "",
+		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "", "NO_COLOR": "", "CLICOLOR_FORCE": "",
 	} {
 		os.Setenv(name, value)
 	}
@@ -108,12 +108,20 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "a file and a version cannot be compared", []string{"rules", "diff", good, "@2"}},
 		{exitOK, "0 problems", []string{"rule", "lint", good}},
 		{exitUsage, "must be a user's name, or KIND/NAME", []string{"block", "192.0.2.7"}},
-		{exitUsage, "--yes is missing", []string{"rules", "publish", good}},
+		{exitUsage, "without a terminal the command cannot ask", []string{"rules", "publish", good}},
 		{exitUsage, `unknown context "none"`, []string{"top", "--context", "none"}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
 		{exitBroken, "the log has broken lines, which were skipped: 1", []string{"replay", "--rules", good, broken}},
-		{exitBroken, "b.log:2: neither JSON nor Envoy's text format", []string{"replay", "--rules", good, broken}},
+		{exitBroken, "b.log:2: no known format", []string{"replay", "--rules", good, broken}},
+		{exitFound, "--fail-if refused>49%: it is 1 of 2", []string{"replay", "--rules", good, "--fail-if",
+			"refused>49%", log}},
+		{exitOK, "1 of 2", []string{"replay", "--rules", good, "--fail-if", "refused > 50 %", "--fail-if", "refused>1",
+			log}},
+		{exitFound, "newly_refused>0", []string{"replay", "--rules", other, "--against", good, "--fail-if",
+			"newly_refused>0", log}},
+		{exitUsage, "needs --against", []string{"replay", "--rules", good, "--fail-if", "newly_refused>1%", log}},
+		{exitUsage, "as in 'refused>1%'", []string{"replay", "--rules", good, "--fail-if", "refusd>1%", log}},
 		{exitRules, `unknown key "scop"`, []string{"replay", "--rules", bad, log}},
 		{exitUsage, `required flag(s) "rules" not set`, []string{"replay", log}},
 		{exitUsage, "no such file", []string{"replay", "--rules", good, "none.log"}},

@@ -64,8 +64,11 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, `"outcome": "allowed"`, mallory, "explain -o json"},
 		{exitOK, "outcome: allowed", mallory, "explain -o yaml"},
 		{exitOK, "no_limit (200) in shop", "", "explain /search --domain shop --peer 192.0.2.7 --header x=y"},
-		{exitOK, "LEFT AFTER", "", "reset alice"},
-		{exitOK, "user alice in shop", "", "counters pardon alice"},
+		{exitOK, "no_limit (200) in shop", "", "explain --domain shop --header x:y"},
+		{exitUsage, `--header is ":y" and must be 'name: value'`, "", "explain / --header :y"},
+		{exitOK, "client: user ann, by jwt, authenticated", "", "explain --domain shop --user ann"},
+		{exitFound, "no counter of user alice in shop has been used: nothing to reset", "", "reset alice"},
+		{exitFound, "no counter of user alice in shop has a cool-down", "", "counters pardon alice"},
 		{exitOK, "user alice, endpoint /search in shop", "", "counters list alice endpoint//search"},
 		{exitOK, "1 sidecar, all with the same rules", "", "sidecars list"},
 		{exitOK, "asked for most: no key", "", "top --all --limit 3"},
@@ -102,12 +105,12 @@ func TestATokenIsSentAlong(t *testing.T) {
 	at = operated(t, viewer, "ADMIN_TOKEN_FILE="+file)
 	for _, server := range []string{at, strings.TrimPrefix(at, "http://")} {
 		got := call("", "sidecars", "list", "--server", server)
-		if got.code != exitServer || !strings.Contains(got.errors, "401") {
+		if got.code != exitServer || !strings.Contains(got.errors, "wants a token: --token-file") {
 			t.Errorf("%s without the token: %+v", server, got)
 		}
 	}
 	got := call("", append([]string{"block", "x", "--server", at}, viewer...)...)
-	if got.code != exitServer || !strings.Contains(got.errors, "403") {
+	if got.code != exitServer || !strings.Contains(got.errors, "a token of a higher role is needed") {
 		t.Errorf("with a token that may view: %+v", got)
 	}
 }

@@ -30,10 +30,11 @@ type printer struct {
 type column struct {
 	heading, field string // of the JSON; without a field it is about the whole object
 	format         func(value any) string
-	wide, state    bool // shown with -o wide alone; coloured
+	wide           bool // shown with -o wide alone
+	state, bad     bool // coloured by its first word; red
 }
 
-// columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
+// columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide, state or bad behind it.
 func columns(spec string) (all []column) {
 	for one := range strings.SplitSeq(spec, "|") {
 		texts := strings.Fields(one)
@@ -45,6 +46,7 @@ func columns(spec string) (all []column) {
 		c := column{
 			heading: strings.Join(texts[:at], " "), field: field, format: words,
 			wide: slices.Contains(texts[at+1:], "wide"), state: slices.Contains(texts[at+1:], "state"),
+			bad: slices.Contains(texts[at+1:], "bad"),
 		}
 		if formatted {
 			c.format = formats[format]
@@ -64,12 +66,12 @@ func newPrinter(cmd *cobra.Command) (*printer, error) {
 		return nil, fmt.Errorf("%s prints %s, not %q", cmd.Name(), strings.Join(known, ", "), format)
 	}
 	p := &printer{out: cleaned{cmd.OutOrStdout(), format == "yaml"}, raw: cmd.OutOrStdout(), format: format}
-	if file, is := p.raw.(*os.File); is && term.IsTerminal(int(file.Fd())) {
-		p.width, _, err = term.GetSize(int(file.Fd()))
+	p.colour = coloured(p.raw)
+	if isTerminal(p.raw) {
+		p.width, _, err = term.GetSize(int(p.raw.(*os.File).Fd()))
 		if err != nil {
 			p.width = 0
 		}
-		p.colour = os.Getenv("NO_COLOR") == ""
 	}
 	return p, nil
 }
@@ -177,31 +179,43 @@ func (p *printer) table(rows []object, all []column) {
 			if i == len(widths)-1 {
 				pad = 0
 			}
-			text.WriteString(p.paint(cell, at == 0, all[i].state) + strings.Repeat(" ", pad))
+			text.WriteString(p.paint(cell, at == 0, &all[i]) + strings.Repeat(" ", pad))
 		}
 		text.WriteByte('\n')
 	}
 	_, _ = io.WriteString(p.raw, text.String()) // each cell is plain
 }
 
-// leastCut is how much room a column needs to be shown cut.
-const leastCut = 12
+// Where not all columns fit, one that is shown cut has at least so much room, and one before the last at most so much.
+const leastCut, mostCut = 12, 32
 
 // fit is how wide the columns are that there is room for.
 func (p *printer) fit(lines [][]string) (widths []int) {
-	total := 0
+	total := -2
 	for i := range lines[0] {
 		width := 0
 		for _, cells := range lines {
 			width = max(width, utf8.RuneCountInString(cells[i]))
 		}
-		if room := p.width - total; p.width > 0 && p.format != "wide" && i > 0 && width > room {
-			if room >= leastCut {
-				widths = append(widths, room)
-			}
-			return widths
-		}
 		widths, total = append(widths, width), total+width+2
+	}
+	if p.width == 0 || p.format == "wide" || total <= p.width {
+		return widths
+	}
+	room := p.width
+	for i, width := range widths {
+		if i < len(widths)-1 {
+			width = min(width, mostCut)
+		}
+		if i > 0 && width > room && room < leastCut {
+			return widths[:i]
+		}
+		if i > 0 && width > room {
+			widths[i] = room
+			return widths[:i+1]
+		}
+		widths[i] = width
+		room -= width + 2
 	}
 	return widths
 }
@@ -214,20 +228,15 @@ func cut(text string, most int) string {
 	return text
 }
 
-// colours are those of the words that begin cells of a state.
-var colours = map[string]string{
-	"refused": "\x1b[31m", "blocked": "\x1b[31m", "malformed": "\x1b[31m", "revoked": "\x1b[31m", "expired": "\x1b[31m",
-	"left": "\x1b[31m", "allowed": "\x1b[32m", "valid": "\x1b[32m", "done": "\x1b[32m", "yes": "\x1b[32m",
-}
-
 // paint colours a cell.
-func (p *printer) paint(cell string, heading, state bool) string {
-	word, _, _ := strings.Cut(cell, " ")
+func (p *printer) paint(cell string, heading bool, of *column) string {
 	switch {
-	case p.colour && heading:
-		return "\x1b[1m" + cell + "\x1b[0m"
-	case p.colour && state && colours[word] != "":
-		return colours[word] + cell + "\x1b[0m"
+	case heading:
+		return p.style(bold, cell)
+	case of.bad && cell != "-":
+		return p.style(red, cell)
+	case of.state:
+		return p.stated(cell)
 	}
 	return cell
 }

@@ -159,30 +159,6 @@ func TestANarrowTerminal(t *testing.T) {
 	}
 }
 
-// TestColourNeedsATerminal: NO_COLOR turns it off there.
-func TestColourNeedsATerminal(t *testing.T) {
-	cmd := newRoot()
-	if err := cmd.ParseFlags(nil); err != nil {
-		t.Fatal(err)
-	}
-	terminal := openTerminal(t)
-	for _, c := range []struct {
-		no   string
-		want bool
-	}{{"", true}, {"1", false}} {
-		t.Setenv("NO_COLOR", c.no)
-		cmd.SetOut(terminal)
-		p, err := newPrinter(cmd)
-		if err != nil || p.colour != c.want {
-			t.Errorf("NO_COLOR=%s: colour %v (%v)", c.no, p.colour, err)
-		}
-	}
-	cmd.SetOut(&strings.Builder{})
-	if p, err := newPrinter(cmd); err != nil || p.colour || p.width != 0 {
-		t.Errorf("in a pipeline: %+v (%v)", p, err)
-	}
-}
-
 // TestWatchRepeats prints a list until the server refuses.
 func TestWatchRepeats(t *testing.T) {
 	left := 3

@@ -16,7 +16,7 @@ func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
 		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | LOADED loaded:when |
-			STARTED started:when | DEGRADED degraded | DOMAINS domains`),
+			STARTED started:when | DEGRADED degraded bad | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,
 			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
@@ -38,7 +38,8 @@ func listSidecars(s *session, _ []string) {
 		if agree {
 			s.line("%s, all with the same rules", counted(len(rows), "sidecar"))
 		} else {
-			s.line("%s, and their rules DIFFER: %s", counted(len(rows), "sidecar"), plain(text(o, "rules")))
+			s.painted(counted(len(rows), "sidecar"), ", and their rules ", s.style(red, "DIFFER"), ": ",
+				plain(text(o, "rules")))
 		}
 		s.table(rows, s.noun.columns)
 	})
@@ -53,8 +54,8 @@ func (s *session) showRules() {
 		for _, d := range objects(o, "domains") {
 			s.line("\ndomain %s", plain(text(d, "name")))
 			s.table(objects(d, "limits"),
-				columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MODE mode |
-				ON FAILURE on_failure | AT at`))
+				columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MATCH match |
+				MODE mode | ON FAILURE on_failure | AT at`))
 		}
 	})
 }
@@ -73,7 +74,7 @@ func ruleName(r object) string {
 // ruleLimit is the limit of a rule, or the reason and end of a block.
 func ruleLimit(r object) string {
 	if l := inner(r, "limit"); l != nil {
-		return limit(l)
+		return limit(l) + map[bool]string{true: " post-paid"}[isTrue(r, "post_paid")]
 	}
 	all := text(r, "reason")
 	if until := when(r["until"]); until != "" {

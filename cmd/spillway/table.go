@@ -13,7 +13,7 @@ var tierField = option{"tier", "the tier, or none", nil}
 
 func newUsers() *noun {
 	const facts = `NAME name | TIER tier | PER HOUR quota_hour | BURST burst | PER DAY quota_day | 
-		PER MONTH quota_month | BLOCKED :userBlock | LAST REQUEST last_request_at:when wide |
+		PER MONTH quota_month | BLOCKED :userBlock bad | LAST REQUEST last_request_at:when wide |
 		REFUSED exceeded_count wide | CHANGED BY updated_by wide`
 	n := &noun{
 		name: "users", one: "user", about: "The users of a control: their tiers, quotas and blocks", api: controlAPI,

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -30,8 +33,8 @@ func TestAMisspelledCommandIsSuggested(t *testing.T) {
 
 func TestArgumentsAreCounted(t *testing.T) {
 	for line, says := range map[string]string{
-		"diff one": "it is spillway diff OLD NEW", "top extra": `"extra" is too much`,
-		"replay": "an argument is missing", "explain /a /b": `"/b" is too much`,
+		"diff one": "the form is spillway diff OLD NEW", "top extra": `"extra" is one argument too many`,
+		"replay": "an argument is missing", "explain /a /b": `"/b" is one argument too many: the form is spillway explain [PATH]`,
 		"users show": "an argument is missing", "keys rotate one": "an argument is missing",
 	} {
 		if got := call("", strings.Fields(line)...); got.code != exitUsage || !strings.Contains(got.errors, says) {
@@ -65,6 +68,73 @@ func TestAnExplanationShowsWhatTheRequestLacks(t *testing.T) {
 	for _, says := range []string{"unknown_domain (200): the request names no domain", "client: unknown"} {
 		if !strings.Contains(got.out, says) {
 			t.Errorf("%q is missing: %+v", says, got)
+		}
+	}
+}
+
+// TestCountersNameWhoTheyCount: the table has whom and what headers call the rule in place of a key of Redis, and says
+// what becomes of the counter.
+func TestCountersNameWhoTheyCount(t *testing.T) {
+	const counter = `{"name":"per-user","rule":"user","key":"rl1:{d|alice}:user:per-user:fw","limit":{},"left":0,` +
+		`"who":[{"kind":"user","name":"alice"},{"kind":"endpoint","name":"/x"}],"count":4,"domain":"d",` +
+		`"reset_after":960,"state":`
+	const blocked = `{"name":"user","rule":"user","key":"mallory","who":[],"count":9,"domain":"d"}`
+	server := answering(t, map[string]string{
+		"/v1/top": `{"sidecars":1,"refused":[` + counter + `""},` + blocked + `],"asked":[]}`,
+		"/v1/usage": `{"identity":{"user":"alice","domain":"d"},"record":null,"counters":[` + counter + `"ends"},` +
+			counter + `"fills"},` + counter + `"full"}]}`,
+	})
+	for line, lines := range map[string][]string{
+		"top":                 {"alice /x  per-user  d", "mallory   user      d"},
+		"counters list alice": {"ends in 16m", "full in 16m", "full         no", "alice /x  per-user"},
+	} {
+		got := call("", append(strings.Fields(line), "--server", server)...)
+		for _, want := range lines {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("spillway %s: %q is missing:\n%s%s", line, want, got.out, got.errors)
+			}
+		}
+		if strings.Contains(got.out, "rl1:") {
+			t.Errorf("spillway %s shows a key without -o wide:\n%s", line, got.out)
+		}
+	}
+}
+
+// TestBodiesAreRead: an answer of a door is shown with its body, and not in base64.
+func TestBodiesAreRead(t *testing.T) {
+	server := answering(t, map[string]string{"/v1/explain": `{"domain":"d","known":true,"verdict":{"outcome":"refused",` +
+		`"status":429},"answers":{"rls":{"rawBody":"eyJ0eXBlIjoidSJ9"},"ext_authz":{"deniedResponse":{"body":"wait"}}}}`})
+	got := call("", "explain", "/", "--server", server)
+	for _, want := range []string{`{"body":{"type":"u"}}`, `{"deniedResponse":{"body":"wait"}}`} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q is missing: %+v", want, got)
+		}
+	}
+}
+
+// TestARefusalIsInWordsOfTheCommand: no words of HTTP lead, and a token that is missing names its flag.
+func TestARefusalIsInWordsOfTheCommand(t *testing.T) {
+	var status int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"detail":"domain is missing: name one of api, edge"}`)
+	}))
+	defer server.Close()
+	token := write(t, "token", "0123456789abcdef\n")
+	for _, c := range []struct {
+		status int
+		args   string
+		want   string
+	}{
+		{http.StatusUnprocessableEntity, "", "spillway: domain is missing: name one of api, edge\n"},
+		{http.StatusUnauthorized, "", "wants a token: --token-file names the file that holds it"},
+		{http.StatusUnauthorized, "--token-file " + token, "does not know the token"},
+	} {
+		status = c.status
+		got := call("", append(strings.Fields("top --server "+server.URL), strings.Fields(c.args)...)...)
+		if got.code != exitServer || !strings.HasPrefix(got.errors, "spillway: ") || !strings.Contains(got.errors, c.want) ||
+			strings.Contains(got.errors, "4") && strings.Contains(got.errors, http.StatusText(c.status)) {
+			t.Errorf("%d %s: %+v, want %q", c.status, c.args, got, c.want)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func quoted(text string) string {
 var formats = map[string]func(value any) string{
 	"when": when, "span": span, "limit": limit, "limits": limits, "coolDown": coolDown, "orNone": orNone, "orNo": orNo,
 	"blocked": of(blocked), "userBlock": of(userBlock), "keyState": of(keyState), "left": of(left),
-	"fullIn": of(fullIn), "sidecarName": of(sidecarName), "ruleName": of(ruleName), "ruleLimit": of(ruleLimit),
+	"untilFull": of(untilFull), "owners": of(owners), "sidecarName": of(sidecarName), "ruleName": of(ruleName), "ruleLimit": of(ruleLimit),
 	"requestWords": of(requestWords), "changeWords": of(changeWords), "chargeLeft": of(chargeLeft),
 	"chargeCost": of(chargeCost), "refuses": of(refuses), "named": of(named), "beatenBy": of(beatenBy),
 }

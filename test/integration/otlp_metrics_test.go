@@ -69,7 +69,7 @@ func (c *metricsCollector) refused() (n float64, trace string) {
 	return n, trace
 }
 
-// TestMetricsGoOverOTLP: the metrics that Prometheus reads are sent over OTLP as well, and a refusal leads to its trace.
+// TestMetricsGoOverOTLP: the metrics that Prometheus reads are sent over OTLP, too, and a refusal leads to its trace.
 func TestMetricsGoOverOTLP(t *testing.T) {
 	for _, over := range []string{"grpc", "http/protobuf"} {
 		t.Run(over, func(t *testing.T) {
