@@ -260,6 +260,7 @@ func (c *Config) partly(set map[string]string) []string {
 	add(strings.EqualFold(c.Store.Backend, "memcache"),
 		"BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
 	c.Tracing.warn(add)
+	c.warnOTLP(add)
 	c.warnXDS(set, add)
 	return lines
 }
