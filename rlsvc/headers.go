@@ -25,7 +25,11 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	if v.Refused {
 		b = s.appendRefusal(b, v)
 	}
-	return b
+	if v.ID == 0 || s.config.Plain || v.Response.Carries(wire.DecisionHeader) {
+		return b
+	}
+	b, header, text := wire.BeginHeader(b, answerHeaders, wire.DecisionHeader)
+	return wire.EndHeader(v.ID.Append(b), header, text)
 }
 
 // appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A
