@@ -15,12 +15,24 @@ type Request struct {
 	Hits        uint64 // of the whole request; 0 means 1
 	Excess      string // why the request is refused unread: it is larger than a request may be; empty: it is not
 	Unread      int    // descriptors of a request that is refused for their number
+	Part        Part   // the zero value but in replays
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
 	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing
 	// ext_authz: who asks for what, and Descriptors are not read; nil over RLS, where the descriptors hold that
 	Subject *Subject
 }
+
+// Part is which of the two questions about a request that is paid afterwards this is. Replays set it: one line of a log
+// is both questions, over either door.
+type Part uint8
+
+// The parts.
+const (
+	Whole  Part = iota // as the descriptors have it
+	Coming             // Hits are charged, post-paid limits not yet
+	Over               // Hits are charged to post-paid limits alone
+)
 
 // Subject is what ext_authz knows about a request. Path, Method and Host are as Envoy sent them.
 type Subject struct {
@@ -105,6 +117,9 @@ type Term struct {
 	Metric     []string // the levels of the metric key; Effect.Metric unless Effect.Dynamic
 	Settled    int64    // of a post-paid cost: what its request had taken in advance, which the charge is without
 }
+
+// Knows returns the attributes that the last request had, whose domain has rules.
+func (m *Match) Knows() Scope { return m.scratch.attrs.scope() }
 
 // Match is what a request comes to. It is made to be used again: Reset keeps the memory.
 type Match struct {

@@ -218,10 +218,11 @@ func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *com
 }
 
 func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *pattern, factor int64) {
-	s := &m.scratch
-	if r.cost > 0 {
-		factor = r.cost
+	if req.Part == Over && !r.postPaid {
+		return
 	}
+	s := &m.scratch
+	factor = cmp.Or(r.cost, factor)
 	i := s.attrs.reports(r.scope)
 	charge := limit.Charge{}
 	charge.Op, charge.Cost = req.spends(i, factor, r.postPaid)

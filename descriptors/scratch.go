@@ -55,19 +55,10 @@ func (m *Match) addCharge(t Term, c limit.Charge) {
 // spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its
 // cost.
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
-	hits := max(r.Hits, 1)
-	negative := false
-	if r.Subject != nil {
-		hits = 1
-	}
-	if i >= 0 {
-		d := &r.Descriptors[i]
-		negative = d.NegativeHits
-		if d.HitsGiven {
-			hits = d.Hits
-		}
-	}
+	hits, negative := r.hits(i)
 	switch {
+	case postPaid && r.Part == Coming:
+		return limit.Peek, 1
 	case hits == 0 && postPaid:
 		return limit.Peek, 1
 	case hits == 0:
@@ -78,6 +69,22 @@ func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 		return limit.Debit, multiply(hits, factor)
 	}
 	return limit.Spend, multiply(hits, factor)
+}
+
+// hits returns the hits on descriptor i, or on none (-1), and whether they are given back.
+func (r *Request) hits(i int) (hits uint64, negative bool) {
+	hits = max(r.Hits, 1)
+	if r.Subject != nil && r.Part == Whole {
+		hits = 1
+	}
+	if i < 0 {
+		return hits, false
+	}
+	d := &r.Descriptors[i]
+	if d.HitsGiven {
+		hits = d.Hits
+	}
+	return hits, d.NegativeHits
 }
 
 // Spends returns how many hits a request spends on a limit that reports on descriptor i, or on none (-1).

@@ -217,8 +217,10 @@ func (d *CompiledDomain) chargeTrees(req *Request, m *Match) {
 	s := &m.scratch
 	for i := range req.Descriptors {
 		n := s.nodes[i]
-		if n != nil {
+		if n != nil && (req.Part != Over || n.postPaid) {
 			d.chargeLeaf(req, m, n, i)
+		}
+		if n != nil {
 			continue
 		}
 		if o := req.Descriptors[i].Override; o != nil {

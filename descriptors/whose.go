@@ -43,6 +43,38 @@ func (e *Effect) Origin() Pos {
 	return Pos{}
 }
 
+// Written returns the rule that the effect was compiled from, which is not to be changed; nil: a tree's, an account's,
+// a penalty's or an override's.
+func (e *Effect) Written() *Rule { return e.from.rule }
+
+// Needs are the attributes without which no request meets the rule.
+func (r *Rule) Needs() Scope {
+	needs := r.Scope
+	for _, one := range []struct {
+		asked bool
+		scope Scope
+	}{
+		{len(r.Match.Users) > 0 || r.Match.Authenticated != nil && *r.Match.Authenticated, ScopeUser},
+		{len(r.Match.Tenants) > 0, ScopeTenant}, {len(r.Match.Tiers) > 0, ScopeTier},
+		{len(r.Match.CIDRs) > 0, ScopeIP}, {len(r.Match.Endpoints) > 0, ScopeEndpoint},
+	} {
+		if one.asked {
+			needs |= one.scope
+		}
+	}
+	return needs
+}
+
+// Each are the single attributes of a scope.
+func (s Scope) Each() (all []Scope) {
+	for _, named := range scopeNames {
+		if s&named.scope != 0 {
+			all = append(all, named.scope)
+		}
+	}
+	return all
+}
+
 // Written returns what the domain was compiled from. It is not to be changed.
 func (d *CompiledDomain) Written() *Domain { return d.written }
 

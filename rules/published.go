@@ -21,6 +21,7 @@ type Document struct {
 	Text        string `json:"text"`                // of a rule file
 	Tiers       string `json:"tiers,omitempty"`     // a rule file with the limits of the domain's tiers; empty: none
 	Withdrawn   bool   `json:"withdrawn,omitempty"` // the rules were taken out of force: those of the files hold alone
+	Name        string `json:"-" db:"-"`            // what problems call it; empty: by its domain and version
 }
 
 // PublishedKey names the key in Redis of the documents: a hash with a field for each domain.
@@ -33,7 +34,9 @@ func HashText(text string) string {
 }
 
 // name is what problems call the document.
-func (d *Document) name() string { return fmt.Sprintf("redis:%s@%d", d.Domain, d.Version) }
+func (d *Document) name() string {
+	return cmp.Or(d.Name, fmt.Sprintf("redis:%s@%d", d.Domain, d.Version))
+}
 
 // Merged is what one published document does to the rules of the files.
 type Merged struct {

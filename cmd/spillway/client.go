@@ -168,6 +168,8 @@ func (c *client) open(request *http.Request) (*http.Response, error) {
 // problem is what a server refuses with, in words of the command.
 func (c *client) problem(status int, detail string) string {
 	switch {
+	case status == http.StatusPreconditionFailed:
+		return hints[status]
 	case status == http.StatusUnauthorized && c.token == "":
 		return fmt.Sprintf("the %s at %s wants a token: --token-file names the file that holds it", c.server.what, c.base)
 	case status == http.StatusUnauthorized:

@@ -143,9 +143,9 @@ func (s *session) changeCounters(path string, args []string) {
 		body["dry_run"] = true
 	}
 	o := s.ask(http.MethodPost, path, body, nil).object
+	before, after := objects(o, "before"), objects(o, "after")
 	s.print(o, func() {
 		s.line("%s%s", dryRun(o), holder(inner(o, "identity")))
-		before, after := objects(o, "before"), objects(o, "after")
 		rows := make([]object, min(len(before), len(after)))
 		for i := range rows {
 			rows[i] = object{"before": before[i], "after": after[i]}
@@ -154,6 +154,26 @@ func (s *session) changeCounters(path string, args []string) {
 			COOL-DOWN before.cool_down:coolDown | AFTER after.cool_down:coolDown | WHO before:owners |
 			RULE before.name | KEY before.key wide`)
 	})
+	what, changes := "counter of %s has been used: nothing to reset", used
+	if path == "/v1/pardon" {
+		what, changes = "counter of %s has a cool-down: nothing to pardon", coolsDown
+	}
+	if s.err == nil && !slices.ContainsFunc(before, changes) {
+		fmt.Fprintf(cleaned{to: s.cmd.ErrOrStderr()}, "spillway: no "+what+"\n", holder(inner(o, "identity")))
+		s.found(true)
+	}
+}
+
+// coolsDown reports whether a counter has a cool-down, or is not known.
+func coolsDown(c object) bool { return c["cool_down"] != nil || text(c, "unknown") != "" }
+
+// used reports whether a counter is not full, or is not known.
+func used(c object) bool {
+	full := whole(c, "limit.count")
+	if burst := whole(c, "limit.burst"); burst > 0 {
+		full = burst
+	}
+	return whole(c, "left") < full || text(c, "unknown") != ""
 }
 
 // left is what is left on a counter, or that the store does not know.

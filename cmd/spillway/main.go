@@ -39,7 +39,8 @@ else the context: spillway context set makes one. Without any, it is on this mac
 
 Exit codes:
   0  all is well
-  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ between sidecars
+  1  the command found problems, failing tests, differences, a request to refuse, rules that differ between sidecars,
+     or nothing to change
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others

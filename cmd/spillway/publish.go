@@ -52,11 +52,8 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 			return nil, err
 		}
 		all = append(all, file)
-		if len(names) == 1 {
-			break
-		}
 		load := rules.CheckPublished(rules.FilesConfig{}, rules.Document{
-			Domain: file.domain, Hash: rules.HashText(file.text), Text: file.text,
+			Domain: file.domain, Hash: rules.HashText(file.text), Text: file.text, Name: file.path,
 		})
 		if load.Rejected() {
 			wrong = append(wrong, load.Problems...)
@@ -68,11 +65,16 @@ func ruleTexts(paths []string) ([]ruleText, error) {
 	return all, nil
 }
 
-// publishRules publishes files one after the other, and prints what became of them, also where one fails.
+// publishRules publishes files one after the other, and prints what became of them, also where one fails; or it
+// publishes a version that is kept already.
 func publishRules(s *session, args []string) {
-	asks := isTerminal(s.cmd.InOrStdin()) && isTerminal(s.cmd.ErrOrStderr())
-	if !asks && !s.is("yes") && !s.is("draft") {
-		s.fail(errors.New("--yes is missing: without a terminal the command cannot ask; --draft only keeps"))
+	if strings.HasPrefix(args[0], s.noun.mark) {
+		s.publishVersion(args)
+		return
+	}
+	if !s.asks() && !s.is("yes") && !s.is("draft") {
+		s.fail(errors.New("without a terminal the command cannot ask: --draft keeps the file as a version and prints " +
+			"the difference, and rules publish @VERSION publishes it; --yes publishes without a review"))
 		return
 	}
 	files, err := ruleTexts(args)
@@ -88,6 +90,16 @@ func publishRules(s *session, args []string) {
 		}
 		all = append(all, done)
 	}
+	s.showPublished(all)
+}
+
+// asks reports whether the command can ask the one who runs it.
+func (s *session) asks() bool {
+	return isTerminal(s.cmd.InOrStdin()) && isTerminal(s.cmd.ErrOrStderr())
+}
+
+// showPublished prints what became of files or versions.
+func (s *session) showPublished(all []object) {
 	s.fail(s.value(all, func() {
 		for _, done := range all {
 			s.line("%s", publishedWords(done))
@@ -102,9 +114,28 @@ func publishedWords(done object) string {
 	case isTrue(done, "unchanged"):
 		return version + "in force already"
 	case inner(done, "publication") == nil:
-		return version + "kept, and not published"
+		return version + fmt.Sprintf("kept, and not published: spillway rules publish @%d --domain %s publishes it",
+			whole(v, "version"), plain(text(v, "domain")))
 	}
 	return inForceWords(inner(done, "publication"))
+}
+
+// publishVersion puts a version into force that was kept. Without a terminal its number is the proof of a review.
+func (s *session) publishVersion(args []string) {
+	if len(args) > 1 || s.is("draft") {
+		s.fail(errors.New("a version is published alone, and is kept already: leave out other arguments and --draft"))
+	}
+	s.below() // finds the domain
+	to, now := s.versionNumber(args[0]), s.inForce(s.domain)
+	v := s.textOf(s.domain, to)
+	delete(v, "text")
+	done := object{"version": v, "publication": nil, "unchanged": whole(now.object, "version") == to}
+	if s.err == nil && !isTrue(done, "unchanged") && s.confirmed(s.domain, whole(now.object, "version"), to) {
+		done["publication"] = s.putInForce(s.domain, to, now)
+	}
+	if s.err == nil {
+		s.showPublished([]object{done})
+	}
 }
 
 // publishFile keeps a file as a version and, unless it is a draft, puts it into force.
@@ -136,15 +167,15 @@ func (s *session) publishFile(file ruleText) object {
 
 // confirmed prints what a publication changes for whom, and reports whether it is wanted.
 func (s *session) confirmed(domain string, from, to int64) bool {
-	if s.is("draft") {
-		return false
-	}
 	out := cleaned{to: s.cmd.ErrOrStderr()}
 	if from > 0 {
 		s.diff(domain, from, to).WriteText(out)
 	}
-	if s.err != nil || s.is("yes") {
-		return s.err == nil
+	switch {
+	case s.err != nil || s.is("draft"):
+		return false
+	case s.is("yes") || !s.asks():
+		return true
 	}
 	fmt.Fprintf(out, "publish version %d of %s? [y/N] ", to, plain(domain))
 	reply, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')

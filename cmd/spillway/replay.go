@@ -17,13 +17,22 @@ import (
 	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
+// knownFields are the fields with a flag of their own, and its help.
+var knownFields = [...]struct{ name, about string }{
+	{"user", "the field that holds the user; a hyphen: none does"},
+	{"tenant", "the field that holds the tenant; a hyphen: none does"},
+	{"tier", "the field that holds the tier; a hyphen: none does"},
+	{"cost", "the field that holds what a request cost, such as its tokens"},
+}
+
 // replayFlags are the flags of replay.
 type replayFlags struct {
 	rules, against           []string
 	merge                    bool
 	fields, headers, entries map[string]string
 	descriptors              []string
-	user, tenant, tier       string
+	known                    [4]string // by knownFields
+	failIf                   []string
 	memory                   string
 	reorder, rows            uint
 	report, refusals         string
@@ -33,18 +42,22 @@ const aboutReplay = `replay decides the requests of an access log under a rule s
 have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports
 the difference. It decides as a sidecar does.
 
-A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs are
-merged by time; - is the standard input. In JSON the usual fields are known (start_time, method, path, authority,
-x_forwarded_for, downstream_remote_address, response_code, …); --field names others, with a dot for a field within an
-object.
+A log has Envoy's text format, Istio's, the common or combined format of nginx and Apache, or one JSON object per line,
+and may be compressed by gzip. Several logs are merged by time; - is the standard input. The fields are guessed by their
+usual names (start_time, time_iso8601, method, request, path, remote_addr, user, tenant, …), and the report shows what
+was taken for what; --field names others, with a dot for a field within an object.
 
 The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant
 and --tier name the fields that hold who asked, and --header those that hold request headers. With --descriptor they
 are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor is left out where a
-request lacks it.
+request lacks it. Rules that applied to no request are listed with the reason, and the flag that would help.
 
--o html is one page with charts. Lines that cannot be read are skipped and counted; the exit code is 4 then. Beyond
---memory the counters nearest to their end are forgotten, and counted in the report.`
+--cost names the field with what a request cost. Limits with post_paid are charged so much after the request; where the
+rules have none of them, every limit is.
+
+-o html is one page with charts. Lines that cannot be read are skipped and counted; the exit code is 4 then. With
+--fail-if it is 1 where one of the conditions holds. Beyond --memory the counters nearest to their end are forgotten,
+and counted in the report.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}
@@ -54,6 +67,7 @@ func newReplay() *cobra.Command {
 		Long:  aboutReplay,
 		Example: `  spillway replay --rules rules/ access.log
   spillway replay --rules rules/ --against new-rules/ -o html --report report.html access.log.gz
+  spillway replay --rules rules/ --against new-rules/ --fail-if 'newly_refused>1%' access.log
   spillway replay --rules shop.yaml --user jwt_sub --descriptor 'user={jwt_sub},path={path}' access.json`,
 		Args: between(1, many),
 		RunE: printing(f.replay),
@@ -63,10 +77,13 @@ func newReplay() *cobra.Command {
 	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
 	addMerge(cmd, &f.merge)
 	flags.StringToStringVar(&f.fields, "field", nil,
-		"NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
-	flags.StringVar(&f.user, "user", "", "the field that holds the user")
-	flags.StringVar(&f.tenant, "tenant", "", "the field that holds the tenant")
-	flags.StringVar(&f.tier, "tier", "", "the field that holds the tier")
+		"NAME=FIELD: the field that holds time, method, path, request, host, x_forwarded_for, peer or code")
+	for i, field := range knownFields {
+		flags.StringVar(&f.known[i], field.name, "", field.about)
+	}
+	flags.StringArrayVar(&f.failIf, "fail-if", nil,
+		"exit with 1 if this holds: refused, newly_refused or newly_admitted, above a number or a percentage of the "+
+			"requests, as in refused>1%; may be repeated")
 	flags.StringToStringVar(&f.headers, "header", nil, "NAME=FIELD: the field that holds a request header")
 	flags.StringToStringVar(&f.entries, "entry", nil, "KEY=FIELD: the field that holds a context extension")
 	flags.StringArrayVar(&f.descriptors, "descriptor", nil,
@@ -78,15 +95,18 @@ func newReplay() *cobra.Command {
 	flags.StringVar(&f.refusals, "refusals", "", "write each refusal as a line of JSON to this file")
 	addProgress(cmd)
 	must(cmd.MarkFlagRequired("rules"))
-	for _, name := range []string{"rules", "against"} {
-		must(cmd.RegisterFlagCompletionFunc(name, ruleFiles))
-	}
+	must(cmd.RegisterFlagCompletionFunc("rules", ruleFiles))
+	must(cmd.RegisterFlagCompletionFunc("against", ruleFiles))
 	return cmd
 }
 
-func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) (err error) {
+func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) error {
 	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge,
 		Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
+	bounds, err := parseBounds(f.failIf, len(f.against) > 0)
+	if err != nil {
+		return err
+	}
 	cfg.MaxBytes, err = parseBytes(f.memory)
 	if err == nil {
 		err = f.mapping(&cfg.Mapping)
@@ -94,14 +114,36 @@ func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) (e
 	if err != nil {
 		return err
 	}
-	bar, err := newBar(cmd.Flag("progress").Value.String(), cmd.ErrOrStderr())
+	report, err := f.decideLogs(cmd, cfg)
+	if err == nil {
+		err = f.show(out, report)
+	}
 	if err != nil {
 		return err
+	}
+	broken := report.Log.Broken
+	if broken > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
+	}
+	switch {
+	case exceeded(cmd.ErrOrStderr(), bounds, report):
+		return exit(exitFound)
+	case broken > 0:
+		return exit(exitBroken)
+	}
+	return nil
+}
+
+// decideLogs replays, with progress and a file of refusals where they are wanted.
+func (f *replayFlags) decideLogs(cmd *cobra.Command, cfg replay.Config) (*replay.Report, error) {
+	bar, err := newBar(cmd.Flag("progress").Value.String(), cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
 	}
 	cfg.OnProgress = bar.show
 	refusals, err := createFile(f.refusals)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.refusals != "" {
 		encoder := json.NewEncoder(refusals)
@@ -109,16 +151,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) (e
 	}
 	report, err := replay.Run(cfg)
 	bar.end()
-	err = errors.Join(err, refusals.Close())
-	if err != nil {
-		return err
-	}
-	err = f.show(out, report)
-	if broken := report.Log.Broken; err == nil && broken > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
-		err = exit(exitBroken)
-	}
-	return err
+	return report, errors.Join(err, refusals.Close())
 }
 
 // show writes the report where it is wanted.
@@ -170,7 +203,13 @@ func (c *created) Close() error {
 
 // mapping reads the flags about the fields of a log.
 func (f *replayFlags) mapping(m *replay.Mapping) error {
-	m.User, m.Tenant, m.Tier, m.Fields = f.user, f.tenant, f.tier, f.fields
+	m.Fields = map[string]string{}
+	maps.Copy(m.Fields, f.fields)
+	for i, field := range knownFields {
+		if f.known[i] != "" {
+			m.Fields[field.name] = f.known[i]
+		}
+	}
 	m.Headers, m.Entries = pairs(f.headers), pairs(f.entries)
 	for _, text := range f.descriptors {
 		parts, err := parseDescriptor(text)

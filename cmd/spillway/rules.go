@@ -31,14 +31,18 @@ func newRules() *noun {
 				run: showVersion, example: "show\nshow @3 --domain shop\nshow @",
 				long: `show prints the limits, blocks and allows that a sidecar uses, with where they are written. @3
 is version 3 of a control with its rule file, and @ the version that is in force. export prints the rule file alone.`},
-			{use: "publish FILE|FOLDER...", short: "Publish rule files: each becomes a version of its domain",
+			{use: "publish FILE|FOLDER|@VERSION...",
+				short: "Publish rule files, each as a version of its domain, or a version that is kept",
 				run:   publishRules,
 				flags: addPublish, files: true,
-				example: "publish examples/rules/shop.yaml --note \"more for partners\"",
+				example: "publish examples/rules/shop.yaml --note \"more for partners\"\n" +
+					"publish examples/rules/shop.yaml --draft\npublish @4 --domain shop",
 				long: `publish sends rule files, and those of folders, to a control, which compiles each as a sidecar
 does and keeps it as a version of its domain. It prints what changes for whom, asks on a terminal, and puts the
-version into force; elsewhere it needs --yes. A file that is in force already is left out. Of several files all are
-checked first: where one does not compile, nothing is published. Where another publishes meanwhile, it fails.`},
+version into force. A pipeline cannot be asked: there --draft keeps the version and prints the difference, and, once
+that is reviewed, publish @VERSION puts it into force. --yes does both without a review. A file that is in force
+already is left out. All files are checked first: where one does not compile, nothing is published. Where another
+publishes meanwhile, it fails.`},
 			{use: "export [@VERSION]", short: "Print or write rule files as they were published", run: exportRules,
 				flags:   addExport,
 				example: "export --domain shop >shop.yaml\nexport --to rules/",
@@ -69,7 +73,7 @@ func newRulesGroup() *cobra.Command {
 func addPublish(cmd *cobra.Command) {
 	addNote(cmd)
 	cmd.Flags().Lookup("if-match").Usage = "number of the publication that has to be in force; 0: the one that is"
-	cmd.Flags().Bool("draft", false, "keep the version, and do not publish it")
+	cmd.Flags().Bool("draft", false, "keep the version, print the difference, and do not publish it")
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")
 }
 

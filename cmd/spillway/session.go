@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -130,10 +131,7 @@ func (s *session) print(value any, show func()) {
 // below is a path below the domain of the flag or the context, or below the only one.
 func (s *session) below(words ...string) string {
 	if s.domain == "" {
-		var names []string
-		for _, one := range s.domains() {
-			names = append(names, text(one, "domain"))
-		}
+		names := s.domainNames()
 		if len(names) != 1 {
 			known := cmp.Or(plain(strings.Join(names, ", ")), "no rules are published yet")
 			s.fail(fmt.Errorf("--domain is missing: %s", known))
@@ -142,6 +140,19 @@ func (s *session) below(words ...string) string {
 		s.domain = names[0]
 	}
 	return below(s.domain, words...)
+}
+
+// domainNames are the names of the domains that are in force, else of those that were.
+func (s *session) domainNames() (names []string) {
+	all := s.domains()
+	inForce := slices.DeleteFunc(slices.Clone(all), func(o object) bool { return whole(o, "version") == 0 })
+	if len(inForce) > 0 {
+		all = inForce
+	}
+	for _, one := range all {
+		names = append(names, text(one, "domain"))
+	}
+	return names
 }
 
 // below is a path below a domain, of words that may hold anything.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -138,30 +137,9 @@ func (a *API) problem(err error) *httpapi.Problem {
 	case errors.Is(err, database.ErrNotFound):
 		return httpapi.NewProblem(http.StatusNotFound, "there is none")
 	case errors.As(err, &sql):
-		return sqlProblem(sql)
+		return a.sqlProblem(sql)
 	}
 	a.Log.Warn("the database does not answer", "error", err)
 	return httpapi.NewProblem(http.StatusServiceUnavailable,
 		"the database does not answer; sidecars go on with what they have")
-}
-
-// sqlProblem is what the database refuses, as a caller sees it.
-func sqlProblem(e *pgconn.PgError) *httpapi.Problem {
-	away := http.StatusServiceUnavailable
-	switch {
-	case e.Code == database.CodeLockTimeout, e.Code == database.CodeDeadlock:
-		return httpapi.NewProblem(away, "another change holds what this one needs, and nothing was changed: try again")
-	case e.Code == database.CodeCanceled:
-		return httpapi.NewProblem(away, "the database needs more than %v for it: ask for less, or try again",
-			database.StatementWithin)
-	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
-		return httpapi.NewProblem(http.StatusConflict, "it is in use: %s", e.Detail)
-	case e.Code == "23503":
-		return httpapi.Cannot("it names what there is not: %s", e.Detail)
-	case strings.HasPrefix(e.Code, "23"):
-		return httpapi.Cannot("the database refuses it: %s (%s)", e.Message, e.ConstraintName)
-	case strings.HasPrefix(e.Code, "22"):
-		return httpapi.Cannot("the database cannot keep it: %s", e.Message)
-	}
-	return httpapi.NewProblem(away, "the database cannot do it now: %s (%s)", e.Message, e.Code)
 }

@@ -55,6 +55,18 @@ type newKey struct {
 	httpapi.Sent[database.KeyRequest]
 }
 
+// setKey is the inputs of a change of an API key.
+type setKey struct {
+	changeKey
+	httpapi.Sent[database.KeyChange]
+}
+
+// rotateKey is the inputs of an API key in place of another one.
+type rotateKey struct {
+	changeKey
+	httpapi.Sent[database.KeyRotation]
+}
+
 // list asks for a list that begins behind a name.
 type list struct {
 	inDomain
@@ -186,6 +198,12 @@ func (a *API) addChanges(api *httpapi.API) {
 		})
 	httpapi.Add(api, change("POST", "/keys", httpapi.Operate,
 		"Make an API key. The answer has its secret, which is shown this once."), a.addKey)
+	set := change("PUT", "/keys/{id}", httpapi.Operate, "Make an API key what it shall be.")
+	set.Made = false
+	httpapi.Add(api, set, a.setKey)
+	httpapi.Add(api, change("POST", "/keys/{id}/rotate", httpapi.Operate,
+		"Make an API key in place of another one, which ends. The answer has its secret, which is shown this once."),
+		a.rotateKey)
 	httpapi.Add(api, change("DELETE", "/keys/{id}", httpapi.Operate, "Revoke an API key. It stays in the lists."),
 		func(ctx context.Context, in *changeKey) (*database.APIKey, error) {
 			return d.RevokeKey(ctx, actor(ctx), in.Domain, in.ID, in.Revision())
@@ -230,6 +248,30 @@ func (a *API) addKey(ctx context.Context, in *newKey) (*database.NewKey, error) 
 		return nil, err
 	}
 	return a.Database.AddKey(ctx, actor(ctx), in.Domain, in.Body)
+}
+
+// setKey serves PUT …/keys/{id}.
+func (a *API) setKey(ctx context.Context, in *setKey) (*database.APIKey, error) {
+	err := checkEnd("expires_at", in.Body.ExpiresAt)
+	if err == nil {
+		err = checkLimits(in.Body.Limits)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.Database.SetKey(ctx, actor(ctx), in.Domain, in.ID, in.Body, in.Revision())
+}
+
+// rotateKey serves POST …/keys/{id}/rotate.
+func (a *API) rotateKey(ctx context.Context, in *rotateKey) (*database.NewKey, error) {
+	err := checkEnd("expires_at", in.Body.ExpiresAt)
+	if err == nil {
+		err = checkEnd("old_ends_at", in.Body.OldEndsAt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.Database.RotateKey(ctx, actor(ctx), in.Domain, in.ID, in.Body, in.Revision())
 }
 
 // checkEnd refuses an end, nil for none, that has passed or that JSON cannot write in UTC.

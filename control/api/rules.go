@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -178,7 +179,8 @@ func (a *API) compare(ctx context.Context, versions [2]*database.VersionText) (*
 		if ctx.Err() != nil {
 			return nil, tooMuch()
 		}
-		document := rules.Document{Domain: v.Domain, Version: v.Version.Version, Hash: v.Hash, Text: v.Text}
+		document := rules.Document{Domain: v.Domain, Hash: v.Hash, Text: v.Text,
+			Name: fmt.Sprintf("version %d", v.Version.Version)}
 		loads[i] = rules.CheckPublished(rules.FilesConfig{}, document)
 		if loads[i].Rejected() {
 			warns := func(p descriptors.Problem) bool { return p.Warning }

@@ -216,7 +216,7 @@ func checkText(domain, text string) (*parsedText, error) {
 		return nil, httpapi.NewProblem(http.StatusRequestEntityTooLarge,
 			"the rules have %d bytes, and %d are the most", len(text), MaxTextBytes)
 	}
-	document := rules.Document{Domain: domain, Hash: rules.HashText(text), Text: text}
+	document := rules.Document{Domain: domain, Hash: rules.HashText(text), Text: text, Name: "text"}
 	load := rules.CheckPublished(rules.FilesConfig{}, document)
 	if load.Rejected() {
 		return nil, &Refused{load.Problems}

@@ -138,6 +138,7 @@ CREATE TABLE api_keys (
   prefix           text NOT NULL CHECK (length(prefix) BETWEEN 1 AND 16), -- by which events name a key
   user_kind        text NOT NULL DEFAULT 'user' CHECK (user_kind = 'user'),
   user_name        text NOT NULL,
+  name             text NOT NULL DEFAULT '' CHECK (length(name) <= 256), -- what people call it
   tier             text,
   limits           jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(limits) = 'array'),
   expires_at       timestamptz,
@@ -237,7 +238,7 @@ END $$;
 CREATE TRIGGER stamp BEFORE UPDATE ON tiers FOR EACH ROW EXECUTE FUNCTION stamp();
 CREATE TRIGGER stamp BEFORE UPDATE OF tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason,
   blocked_until ON profiles FOR EACH ROW EXECUTE FUNCTION stamp();
-CREATE TRIGGER stamp BEFORE UPDATE OF user_name, tier, limits, expires_at, revoked_at
+CREATE TRIGGER stamp BEFORE UPDATE OF user_name, name, tier, limits, expires_at, revoked_at
   ON api_keys FOR EACH ROW EXECUTE FUNCTION stamp();
 
 CREATE TRIGGER log_change AFTER INSERT ON rule_versions FOR EACH ROW EXECUTE FUNCTION log_change('rules', 'domain');
@@ -251,7 +252,7 @@ CREATE TRIGGER log_update AFTER UPDATE OF tier, quota_hour, quota_day, quota_mon
   WHEN (current_setting('spillway.log', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION log_change('', 'name');
 CREATE TRIGGER log_change AFTER INSERT OR DELETE ON api_keys FOR EACH ROW
   WHEN (current_setting('spillway.log', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION log_change('key', 'id');
-CREATE TRIGGER log_update AFTER UPDATE OF user_name, tier, limits, expires_at, revoked_at ON api_keys FOR EACH ROW
+CREATE TRIGGER log_update AFTER UPDATE OF user_name, name, tier, limits, expires_at, revoked_at ON api_keys FOR EACH ROW
   WHEN (current_setting('spillway.log', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION log_change('key', 'id');
 
 -- +goose StatementBegin

@@ -39,7 +39,7 @@ func report(t *testing.T) (path string, r *replay.Report) {
 	r = must.Get(replay.Run(replay.Config{
 		Logs: []string{write("access.log", log.String())}, Rules: []string{write("before.yaml", before)},
 		Against: []string{write("after.yaml", strings.Replace(before, "2/1m", "1/1m", 1))},
-		Mapping: replay.Mapping{User: "user"},
+		Mapping: replay.Mapping{Fields: map[string]string{"user": "user"}},
 	}))(t)
 	path = filepath.Join(folder, "report.html")
 	file := must.Get(os.Create(path))(t)

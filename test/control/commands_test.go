@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -80,13 +81,17 @@ func TestCommands(t *testing.T) {
 func ruleCommands(t *testing.T, w *world, s *shell) {
 	two, five := put(t, "two.yaml", rulesOf(2)), put(t, "five.yaml", rulesOf(5))
 	s.says(2, "rules export", "--domain is missing: no rules are published yet")
-	s.says(2, "rules publish "+two, "--yes is missing")
+	s.says(2, "rules publish "+two, "--draft keeps the file as a version")
 	s.says(0, "rules publish "+two+" --yes --note first", "api: version 1 is in force (publication 1)")
-	s.says(0, "rules publish "+five+" --draft", "api: version 2 is kept, and not published")
+	s.says(0, "rules publish "+five+" --draft", "api: version 2 is kept, and not published",
+		"rules publish @2 --domain api", "2/1m → 5/1m")
 	s.says(1, "rules diff @2", "2/1m → 5/1m")
 	s.says(0, "rules publish "+five+" --yes --if-match 1", "api: version 3 is in force (publication 2)", "2/1m → 5/1m")
+	s.says(6, "rules publish @2 --if-match 1", "changed meanwhile")
+	s.says(0, "rules publish @3", "api: version 3 is in force already")
+	s.says(2, "rules publish @3 "+five, "a version is published alone")
 	s.says(0, "rules publish "+five+" --yes", "api: version 3 is in force already")
-	s.says(6, "rules publish "+put(t, "six.yaml", rulesOf(6))+" --yes --if-match 1", "412", "changed meanwhile")
+	s.says(6, "rules publish "+put(t, "six.yaml", rulesOf(6))+" --yes --if-match 1", "changed meanwhile")
 	s.says(0, "rules list", "api", "DOMAIN")
 	s.says(0, "rules list --domain api", "VERSION", "first", "yes")
 	s.says(0, "rules show @", "sha256", "limit: 5/1m")
@@ -103,7 +108,7 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 	s.says(6, "rules show @9", `there is no version 9 of the domain "api"`)
 	s.says(2, "rules show nine", "must be @ and a number from 1")
 	bad := put(t, "bad.yaml", "domain: api\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n")
-	s.says(6, "rules publish "+bad+" --yes", "422", ":3:")
+	s.says(3, "rules publish "+bad+" --yes", bad+":3:")
 	out, _ := s.run("rules", "list", "--domain", "api", "-o", "json")
 	var view struct {
 		InForce  int `json:"in_force"`
@@ -114,21 +119,24 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 	}
 	sidecar := &shell{t: t}
 	sidecar.says(0, "rules show --server "+w.sidecars[0].Debug, "per-user")
+	sidecar.says(0, "reset zoe --dry-run --server "+w.sidecars[0].Debug, "nothing is changed", "LEFT BEFORE")
+	sidecar.says(0, "reset zoe --server "+w.sidecars[0].Debug, "LEFT AFTER")
+	sidecar.says(1, "reset zoe --server "+w.sidecars[0].Debug, "no counter of user zoe in api has been used")
 }
 
 func peopleCommands(t *testing.T, w *world, s *shell) {
-	s.says(6, "users set ann --tier gold", "422", "it names what there is not")
+	s.says(6, "users set ann --tier gold", "there is no tier gold: make it first")
 	s.says(0, "tiers set gold --limit 4/1m --price 9.5 --display-name Gold", "gold", "Gold", "4/1m", "9.5")
 	s.says(0, "users set ann --tier gold --quota-month 1000", "tier", "gold", "1000")
 	s.says(0, "users set ann --quota-month none --quota-day 50", "gold", "50")
 	if out := s.says(0, "users show ann", "per day"); strings.Contains(out, "1000") {
 		t.Errorf("none does not remove a quota:\n%s", out)
 	}
-	s.says(6, "users set ann --quota-day 60 --if-match 1", "412", "changed meanwhile")
+	s.says(6, "users set ann --quota-day 60 --if-match 1", "changed meanwhile")
 	s.says(0, "users set ann --quota-day none", "gold")
 	s.says(2, "users set ann --quota-day many", "must be a whole number or none")
 	s.says(6, "users show ben", `there is no user "ben" in the domain "api"`)
-	s.says(6, "tiers rm gold", "409", "it is in use")
+	s.says(6, "tiers rm gold", "in use")
 	servers.Await(t, "the tier on all sidecars", func() error {
 		if got := w.admits("ann", 12); got < 4 {
 			return fmt.Errorf("%d of 12 pass, want 4", got)
@@ -136,24 +144,56 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 		return nil
 	})
 	made := s.says(0, "keys create ann-1 --user ann --expires 90d", "secret", "spw_", "shown this once")
-	s.says(6, "keys create ann-1 --user ann", "412")
+	s.says(6, "keys create ann-1 --user ann", "ann-1 exists: choose another id")
 	s.says(0, "keys list --user ann", "ann-1", "valid", "PREFIX")
 	_, made, _ = strings.Cut(made, "secret")
 	secret, _, _ := strings.Cut(made, "\n")
 	if strings.Contains(s.says(0, "keys list"), strings.TrimSpace(secret)) {
 		t.Error("a list of keys shows a secret")
 	}
-	s.says(0, "keys rotate ann-1 ann-2 --expires 30d --revoke", "ann-2", "secret", "spw_")
-	s.says(0, "keys show ann-1", "revoked by")
-	s.says(0, "keys rm ann-2", "revoked by")
+	keyCommands(w, s, strings.TrimSpace(secret))
 	s.says(6, "keys rm ann-3", `there is no key "ann-3"`)
-	s.says(6, "users rm ann", "409", "it is in use")
+	s.says(6, "users rm ann", "in use")
 	s.says(0, "users set ben --quota-hour 10 --burst 3", "burst")
 	s.says(0, "users list --prefix b", "ben")
 	if out := s.says(0, "users list --tier gold", "ann"); strings.Contains(out, "ben") {
 		t.Errorf("--tier lists others:\n%s", out)
 	}
 	s.says(0, "users rm ben", `user "ben" in the domain "api" is removed`)
+}
+
+// keyCommands changes a key, and rotates it: both secrets are valid until the old one ends.
+func keyCommands(w *world, s *shell, secret string) {
+	s.says(0, "keys set ann-1 --tier gold --limit 90/1m --name laptop", "laptop", "gold", "90/1m")
+	out := s.says(0, "keys set ann-1 --limit none --expires none", "laptop", "gold")
+	if strings.Contains(out, "90/1m") {
+		s.t.Errorf("none does not remove the limits of a key:\n%s", out)
+	}
+	s.says(6, "keys set ann-9 --tier gold", `there is no key "ann-9"`)
+	s.says(6, "keys set ann-1 --tier iron", "there is no tier iron: make it first")
+	out = s.says(0, "keys rotate ann-1 ann-2 --overlap 1h --expires 30d", "laptop", "spw_", "shown this once",
+		"ann-1: valid until ")
+	_, rest, _ := strings.Cut(out, "secret")
+	next, _, _ := strings.Cut(rest, "\n")
+	for _, one := range []string{secret, strings.TrimSpace(next)} {
+		w.awaitKey(one, true)
+	}
+	list := s.says(0, "keys list --user ann", "ann-1", "ann-2")
+	if !strings.Contains(list, time.Now().UTC().Add(time.Hour).Format("2006-01-02T")) {
+		s.t.Errorf("the list does not show the end of the old key:\n%s", list)
+	}
+	s.says(2, "keys rotate ann-2 ann-3 --overlap soon", "must be an instant")
+	s.says(0, "keys rotate ann-2 ann-4 --overlap 0", "ann-2: ended")
+	w.awaitKey(strings.TrimSpace(next), false)
+	w.awaitKey(secret, true)
+	s.says(0, "keys show ann-2", "revoked by")
+	s.says(6, "keys create ann-2 --user ann", "ann-2 exists and is revoked: choose another id")
+	s.says(6, "keys rotate ann-4 ann-2", "ann-2 exists and is revoked: choose another id")
+	s.says(6, "keys rotate ann-2 ann-5", "ann-2 is revoked: make another key")
+	s.says(6, "keys set ann-2 --tier gold", "ann-2 is revoked: make another key")
+	s.says(0, "keys rm ann-4", "revoked by")
+	s.says(0, "keys rm ann-1", "revoked by")
+	s.says(0, "audit list --kind key --name ann-1", "rotate", "set", "revoke")
 }
 
 func blockCommands(w *world, s *shell) {
@@ -175,8 +215,8 @@ func blockCommands(w *world, s *shell) {
 		return nil
 	})
 	sidecar := &shell{t: s.t, sidecar: w.sidecars[0].Debug}
-	sidecar.says(6, "unblock ann", "409", "spillway blocks rm user/ann")
-	sidecar.says(6, "tier ann gold --dry-run", "409", "spillway users set ann")
+	sidecar.says(6, "unblock ann", "spillway blocks rm user/ann")
+	sidecar.says(6, "tier ann gold --dry-run", "spillway users set ann")
 	s.says(0, "unblock ann", "after:  none")
 	s.says(0, "blocks rm ip/192.0.2.0/24", "after:  none")
 	s.says(6, "unblock ann", `there is no block of the user "ann"`)
@@ -208,7 +248,7 @@ c,nothing,3
 d,gold
 a,gold,-1
 `)
-	s.says(6, "users load "+wrong, "422", "nothing was loaded; wrong lines: 4", `line 3: quota_hour is "none"`,
+	s.says(6, "users load "+wrong, "nothing was loaded; wrong lines: 4", `line 3: quota_hour is "none"`,
 		"line 5: the name must have", "line 6: it has 2 fields", "line 7: quota_hour must be")
 	twice := put(t, "twice.csv", "name,tier\na,gold\nb,iron\na,gold\n")
 	s.says(6, "users load "+twice, `line 4: the name "a" is there more than once`, `line 3: there is no tier "iron"`)
@@ -252,6 +292,10 @@ func unpublishCommand(t *testing.T, w *world, s *shell) {
 		})
 	}
 	s.says(6, "rules export --domain api", "nothing is in force")
+	shop := put(t, "shop.yaml", strings.Replace(rulesOf(2), "domain: api", "domain: shop", 1))
+	s.says(0, "rules publish "+shop+" --yes", "shop: version 1 is in force")
+	s.says(0, "rules show @", "shop") // of two domains one alone is in force
+	s.says(0, "rules unpublish --domain shop", "shop: no version is in force")
 	s.says(0, "usage show ann --domain api", "today")
 	s.says(0, "rules rollback @1 --domain api", "api: version 1 is in force (publication 5)")
 	w.awaitVersion(5)
@@ -300,14 +344,14 @@ func TestCommandsAndRoles(t *testing.T) {
 	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+tokens)
 	rules, users := put(t, "rules.yaml", rulesOf(2)), put(t, "users.csv", "name\nann\n")
 	s := &shell{t: t, control: w.controls[0].URL}
-	s.says(6, "rules list", "401", "--token-file names")
-	s.says(6, "users load "+users+" --domain api", "401", "--token-file names")
+	s.says(6, "rules list", "--token-file names")
+	s.says(6, "users load "+users+" --domain api", "--token-file names")
 	s.token = files["viewer"]
 	s.says(0, "rules list", "DOMAIN")
-	s.says(6, "users set ann --domain api", "403", "the-viewer has the role viewer, and this needs the role operator")
-	s.says(6, "users load "+users+" --domain api", "403", "needs the role operator")
+	s.says(6, "users set ann --domain api", "the-viewer has the role viewer, and this needs the role operator")
+	s.says(6, "users load "+users+" --domain api", "needs the role operator")
 	s.token = files["operator"]
-	s.says(6, "rules publish "+rules+" --yes", "403", "needs the role admin")
+	s.says(6, "rules publish "+rules+" --yes", "needs the role admin")
 	s.says(0, "users load "+users+" --domain api", "1 made")
 	s.token = files["admin"]
 	s.says(0, "rules publish "+rules+" --yes", "version 1 is in force")
@@ -326,7 +370,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	})
 	s.says(0, "rules list", "DOMAIN")
 	s.token = files["viewer"]
-	s.says(6, "rules list", "401")
+	s.says(6, "rules list", "--token-file")
 	must.Do(t, os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600))
 	servers.Await(t, "a token for one domain", func() error {
 		text, code := s.run("rules", "list", "--domain", "api")

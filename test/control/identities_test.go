@@ -92,16 +92,22 @@ func TestAKeyWorksThroughASidecar(t *testing.T) {
 	w.must("DELETE", d+"/blocks/ip/192.0.2.0/24", nil, "If-Match", "*")
 	w.awaitCode("the end of the block of the network", secret, codes.OK)
 	w.must("DELETE", d+"/keys/ann-1", nil, "If-Match", made.etag)
-	servers.Await(t, "the revocation", func() error {
+	w.awaitKey(secret, false)
+	refusals(t, w)
+}
+
+// awaitKey waits until a sidecar knows the requests with a key as those of ann, or no longer does.
+func (w *world) awaitKey(secret string, valid bool) {
+	w.t.Helper()
+	servers.Await(w.t, fmt.Sprintf("a key that is valid: %v", valid), func() error {
 		got := w.send("http://"+w.sidecars[0].Debug, "POST", "/v1/explain",
 			map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1",
 				"headers": map[string]string{"x-api-key": secret}}})
-		if got.status != http.StatusOK || strings.Contains(got.text, "ann") {
-			return fmt.Errorf("the request is still of ann: %s", got.text)
+		if got.status != http.StatusOK || strings.Contains(got.text, "ann") != valid {
+			return fmt.Errorf("it answers %d %s", got.status, got.text)
 		}
 		return nil
 	})
-	refusals(t, w)
 }
 
 // refusals are changes that must not be made.
@@ -121,7 +127,7 @@ func refusals(t *testing.T, w *world) {
 		{"PUT", d + "/tiers/big", map[string]any{"limits": []any{map[string]any{"count": 1}}},
 			http.StatusBadRequest},
 		{"POST", d + "/keys", map[string]any{"id": "k", "user": "unknown"}, http.StatusUnprocessableEntity},
-		{"POST", d + "/keys", map[string]any{"id": "ann-1", "user": "ann"}, http.StatusPreconditionFailed},
+		{"POST", d + "/keys", map[string]any{"id": "ann-1", "user": "ann"}, http.StatusConflict},
 		{"PUT", d + "/blocks/ip/nowhere", map[string]any{}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/blocks/planet/mars", map[string]any{}, http.StatusBadRequest},
 		{"GET", d + "/users/eve", nil, http.StatusNotFound},

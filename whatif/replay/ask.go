@@ -42,7 +42,7 @@ func (s *side) asked(rec *record) *descriptors.Request {
 // askedDescriptors fills in the descriptors, without those that are empty in the line.
 func (s *side) askedDescriptors(rec *record) *descriptors.Request {
 	req := &s.request
-	req.Domain = s.domain
+	req.Domain, req.Part, req.Hits = s.domain, descriptors.Whole, 0
 	all := req.Descriptors[:0]
 	for _, parts := range s.layout.descriptors {
 		if len(all) < cap(all) {

@@ -52,7 +52,7 @@ func BenchmarkReplay(b *testing.B) {
 	for _, format := range []string{"json", "text"} {
 		for _, against := range []bool{false, true} {
 			name := format
-			cfg := Config{Rules: []string{"../../examples/rules/shop.yaml"}, Mapping: Mapping{User: "user"}}
+			cfg := Config{Rules: []string{"../../examples/rules/shop.yaml"}}
 			if against {
 				name += "-against"
 				cfg.Against = cfg.Rules

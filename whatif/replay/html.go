@@ -79,6 +79,17 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for _, field := range r.Log.Missing {
 		p.Notes = append(p.Notes, "No line has the field "+field+".")
 	}
+	if len(r.Log.Formats) > 0 {
+		p.Notes = append(p.Notes, "Read as "+strings.Join(r.Log.Formats, ", ")+": "+r.Log.taken()+".")
+	}
+	for _, side := range []*SideReport{&r.Rules, r.Against} {
+		if side == nil {
+			continue
+		}
+		for _, n := range side.Never {
+			p.Notes = append(p.Notes, n.Rule+" of "+strings.Join(side.Paths, ", ")+" never applied: "+n.Why+".")
+		}
+	}
 	if r.Log.Late > 0 {
 		p.Notes = append(p.Notes,
 			fmt.Sprintf("%d requests came too late to be put in order, and were decided at the time of those around "+

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Mapping is what the fields of a log's lines mean. The zero value knows the fields of Envoy's and Istio's own
-// formats.
+// Mapping is what the fields of a log's lines mean. The zero value knows the usual fields of Envoy, Istio, nginx and
+// Apache.
 type Mapping struct {
-	// time, method, path, host, x_forwarded_for, peer or code -> the field that holds it
-	Fields             map[string]string
-	User, Tenant, Tier string   // fields that hold who asked, as Envoy verified it; empty: not in the log
-	Headers            []Pair   // request headers, by the fields that hold them
-	Entries            []Pair   // context extensions, likewise
-	Descriptors        [][]Part // what Envoy's rate limit filter sends; none: Envoy asks over ext_authz
+	// the field that holds time, method, path, request, host, x_forwarded_for, peer, code, user, tenant, tier or cost;
+	// a hyphen: no field does
+	Fields      map[string]string
+	Headers     []Pair   // request headers, by the fields that hold them
+	Entries     []Pair   // context extensions, likewise
+	Descriptors [][]Part // what Envoy's rate limit filter sends; none: Envoy asks over ext_authz
 }
 
 // Pair is a name and the field that holds its value.
@@ -31,6 +31,7 @@ const (
 	slotTime slot = iota
 	slotMethod
 	slotPath
+	slotRequest
 	slotHost
 	slotForwarded
 	slotPeer
@@ -38,25 +39,32 @@ const (
 	slotUser
 	slotTenant
 	slotTier
+	slotCost
 	slotExtra // and further
 )
 
 // usual are the names that Mapping.Fields knows, and the fields that are looked for where it names none, the first that
-// a line has. Envoy's filters see a path before routes rewrite it.
+// a line has. Envoy's filters see a path before routes rewrite it. A cost is never guessed.
 var usual = []struct {
 	name   string
 	slot   slot
 	fields []string
 }{
-	{"time", slotTime, []string{"start_time", "timestamp", "@timestamp", "time", "ts"}},
+	{"time", slotTime, []string{"start_time", "timestamp", "@timestamp", "time", "ts", "msec", "time_iso8601",
+		"time_local"}},
 	{"method", slotMethod, []string{"method", ":method", "request_method"}},
 	{"path", slotPath, []string{"x_envoy_original_path", "x-envoy-original-path", "x-envoy-origin-path",
-		"original_path", "path", ":path", "request_path"}},
-	{"host", slotHost, []string{"authority", ":authority", "host"}},
-	{"x_forwarded_for", slotForwarded, []string{"x_forwarded_for", "x-forwarded-for"}},
+		"original_path", "path", ":path", "request_path", "request_uri", "uri"}},
+	{"request", slotRequest, []string{"request", "request_line"}},
+	{"host", slotHost, []string{"authority", ":authority", "host", "http_host", "server_name"}},
+	{"x_forwarded_for", slotForwarded, []string{"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for"}},
 	{"peer", slotPeer, []string{"downstream_direct_remote_address", "downstream_remote_address", "remote_address",
-		"client_ip", "peer"}},
+		"remote_addr", "remote_ip", "client_ip", "peer"}},
 	{"code", slotCode, []string{"response_code", "status", "code"}},
+	{"user", slotUser, []string{"user", "user_id", "sub", "remote_user"}},
+	{"tenant", slotTenant, []string{"tenant", "tenant_id", "org_id"}},
+	{"tier", slotTier, []string{"tier", "plan"}},
+	{"cost", slotCost, nil},
 }
 
 // place is where a field goes: the fields of a slot are ranked, and the first one wins.
@@ -65,7 +73,7 @@ type place struct {
 	rank int
 }
 
-// layout is a Mapping, ready for lines.
+// layout is a Mapping, ready for lines, and what lines had so far.
 type layout struct {
 	places      map[string][]place
 	slots       int
@@ -74,6 +82,7 @@ type layout struct {
 	headers     []named
 	entries     []named
 	descriptors [][]part
+	learned
 }
 
 type named struct {
@@ -87,28 +96,25 @@ type part struct {
 }
 
 func (m *Mapping) layout() (*layout, error) {
-	l := &layout{places: map[string][]place{}, slots: int(slotExtra)}
+	l := &layout{places: map[string][]place{}, slots: int(slotExtra), learned: newLearned()}
 	for _, u := range usual {
 		fields := u.fields
-		if own := m.Fields[u.name]; own != "" {
+		switch own := m.Fields[u.name]; own {
+		case "":
+		case "-":
+			fields = nil
+		default:
 			fields = []string{own}
 			l.asked = append(l.asked, Pair{u.name, own})
 		}
 		for rank, field := range fields {
 			l.places[field] = append(l.places[field], place{u.slot, rank})
 		}
+		l.looked[u.slot] = fields
 	}
 	err := m.known()
 	if err != nil {
 		return nil, err
-	}
-	for _, one := range []struct {
-		name, field string
-		slot        slot
-	}{{"user", m.User, slotUser}, {"tenant", m.Tenant, slotTenant}, {"tier", m.Tier, slotTier}} {
-		if one.field != "" {
-			l.ask(one.name, one.field, one.slot)
-		}
 	}
 	for _, h := range m.Headers {
 		l.headers = append(l.headers, named{strings.ToLower(h.Name), l.extra("header "+h.Name, h.Field)})
@@ -152,13 +158,9 @@ func (l *layout) addDescriptors(all [][]Part) {
 func (l *layout) extra(what, field string) slot {
 	s := slot(l.slots)
 	l.slots++
-	l.ask(what, field, s)
-	return s
-}
-
-func (l *layout) ask(what, field string, s slot) {
 	l.asked = append(l.asked, Pair{what, field})
 	l.places[field] = append(l.places[field], place{slot: s})
+	return s
 }
 
 // missing are the fields that were asked for and that no line had.

@@ -60,15 +60,35 @@ func TestLines(t *testing.T) {
 				`"downstream_remote_address":"198.51.100.1:0","downstream_direct_remote_address":"192.0.2.7:80"}`,
 			"GET", "/", "", "", "192.0.2.7", "", 0,
 		},
+		{
+			"nginx's main", `192.0.2.9 - ann lee [01/Mar/2026:01:00:00 +0100] "GET /a?b=\"c\x22\\ HTTP/1.1" 200 512 ` +
+				`"https://a.example/" "curl/8 \"x\"" "198.51.100.1, 192.0.2.7"`,
+			"GET", `/a?b="c"\`, "", "198.51.100.1, 192.0.2.7", "192.0.2.9", `curl/8 "x"`, 200,
+		},
+		{"common", `2001:db8::1 - - [01/Mar/2026:00:00:00 +0000] "GET /a HTTP/1.1" 404 -`, "GET", "/a", "", "",
+			"2001:db8::1", "", 404},
+		{"Apache's vhost_combined", `shop.example:443 192.0.2.9 - - [01/Mar/2026:00:00:00 +0000] "POST / HTTP/2.0" ` +
+			`200 5 "-" "curl/8"`, "POST", "/", "shop.example", "", "192.0.2.9", "curl/8", 200},
+		{"nginx's JSON", `{"time_iso8601":"2026-03-01T00:00:00+00:00","msec":"1772323200.250",` +
+			`"remote_addr":"192.0.2.9",` +
+			`"request":"GET /a?b=c HTTP/1.1","status":"200","host":"shop.example","http_user_agent":"curl/8"}`,
+			"GET", "/a?b=c", "shop.example", "", "192.0.2.9", "curl/8", 200},
 		{"seconds since the epoch", `{"ts": 1772323200.25, "method": "GET", "path": "/", "nested": {"a": [1, {"b": ` +
 			`[]}, "x"]}}`, "GET", "/", "", "", "", "", 0},
 		{"milliseconds", `{"ts": 1772323200250, "method": "GET", "path": "/"}`, "GET", "/", "", "", "", "", 0},
 		{"microseconds", `{"ts": "1772323200250000", "method": "GET", "path": "/"}`, "GET", "/", "", "", "", "", 0},
 	} {
-		r, err := read(t, Mapping{Headers: []Pair{{"user-agent", "user_agent"}}}, c.line)
+		agent := "user_agent"
+		if strings.Contains(c.name, "nginx") || strings.Contains(c.name, "Apache") {
+			agent = "http_user_agent"
+		}
+		r, err := read(t, Mapping{Headers: []Pair{{"user-agent", agent}}}, c.line)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
+		}
+		if strings.Contains(c.line, "/Mar/") {
+			r.at += 250e3 // these are whole seconds
 		}
 		got := []any{r.at, r.values[slotMethod], r.values[slotPath], r.values[slotHost], r.values[slotForwarded],
 			r.peer(), r.values[slotExtra], r.code}
@@ -82,7 +102,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestFieldsByName(t *testing.T) {
-	m := Mapping{Fields: map[string]string{"time": "when", "path": "http.request.path"}, User: "jwt.sub"}
+	m := Mapping{Fields: map[string]string{"time": "when", "path": "http.request.path", "user": "jwt.sub"}}
 	r, err := read(t, m, `{"when":"2026-03-01T00:00:00Z","start_time":"x","path":"/no",`+
 		`"http":{"request":{"path":"/yes"}},"method":"GET","jwt":{"sub":"alice"}}`)
 	if err != nil || r.values[slotPath] != "/yes" || r.values[slotUser] != "alice" {
@@ -97,7 +117,13 @@ func TestFieldsByName(t *testing.T) {
 // TestBrokenLines: each has its reason, and lines about connections are not broken.
 func TestBrokenLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"hello":                       "neither JSON nor Envoy's text format",
+		"hello": "neither JSON nor a text format of Envoy, Istio, nginx or Apache",
+		`192.0.2.7 - - [17/Nov/2026:10:11:12 +0000] "GET / HTTP/1.1" 200`:              "no known format",
+		`192.0.2.7 - - [17/Nov/2026:10:11:12 +0000] "GET / HTTP/1.1" 200 5 "-" "Mozil`: "the line is cut off",
+		`192.0.2.7 - [17/Nov/2026:10:11:12 +0000] "GET / HTTP/1.1" 200 5`:              "no known format",
+		`192.0.2.7 - - [17/Foo/2026:10:11:12 +0000] "GET / HTTP/1.1" 200 5`:            "is not a time",
+		`{"method":"GET","path":"/","time":"2026-03-01T00:00:00Z","tokens":"many"}`:    "is not a cost",
+		`{"method":"GET","path":"/","time":"2026-03-01T00:00:00Z","tokens":-1}`:        "is not a cost",
 		`{"a":1`:                      "must be one object of JSON",
 		`{"a" 1}`:                     "must be one object of JSON",
 		`{"a":01}`:                    "must be one object of JSON",
@@ -114,14 +140,20 @@ func TestBrokenLines(t *testing.T) {
 		`[2026-03-01T00:00:00Z`: "the line is cut off",
 		strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100): "too many objects within each other",
 	} {
-		_, err := read(t, Mapping{}, line)
+		_, err := read(t, Mapping{Fields: map[string]string{"cost": "tokens"}}, line)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nis broken by %v\nwant         %s", line, err, want)
 		}
 	}
-	_, err := read(t, Mapping{}, `[2026-03-01T00:00:00Z] "- - -" 0 - 5 19 11 - "-" "-" "-" "-" "10.1.2.3:80"`)
-	if !errors.Is(err, errNoRequest) {
-		t.Errorf("a line about a connection: %v", err)
+	for _, line := range []string{
+		`[2026-03-01T00:00:00Z] "- - -" 0 - 5 19 11 - "-" "-" "-" "-" "10.1.2.3:80"`,
+		`192.0.2.7 - - [17/Nov/2026:10:11:12 +0000] "\x16\x03\x01\x00" 400 157 "-" "-"`,
+		`192.0.2.7 - - [17/Nov/2026:10:11:12 +0000] "-" 400 0 "-" "-"`,
+	} {
+		_, err := read(t, Mapping{}, line)
+		if !errors.Is(err, errNoRequest) {
+			t.Errorf("a line about a connection: %s: %v", line, err)
+		}
 	}
 }
 
@@ -139,7 +171,7 @@ func FuzzJSON(f *testing.F) {
 		if !strings.HasPrefix(line, "{") || strings.Count(line, "{")+strings.Count(line, "[") > maxDepth {
 			return
 		}
-		l := must.Get((&Mapping{User: "path"}).layout())(t)
+		l := must.Get((&Mapping{Fields: map[string]string{"user": "path", "path": "-"}}).layout())(t)
 		r := &record{values: make([]string, l.slots), ranks: make([]int8, l.slots)}
 		err := readJSON(l, r, line)
 		if valid := json.Valid([]byte(line)); valid != (err == nil) {
@@ -160,6 +192,7 @@ func FuzzJSON(f *testing.F) {
 // FuzzLine: no line does more than be refused.
 func FuzzLine(f *testing.F) {
 	f.Add(istioLine)
+	f.Add(`192.0.2.7 - - [17/Nov/2026:10:11:12 +0000] "GET /\x22 HTTP/1.1" 200 5 "-" "curl/8"`)
 	f.Add(`{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/"}`)
 	f.Fuzz(func(t *testing.T, line string) {
 		if line == "" {

@@ -3,10 +3,13 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // record is one request of a log. Its strings share one copy of the line.
@@ -15,6 +18,8 @@ type record struct {
 	order  int64 // of the line, among those of its log
 	size   int   // bytes of the line
 	code   int   // that the client got; 0: not known
+	cost   uint64
+	format format
 	values []string
 	ranks  []int8 // of the values: 0 means not set, else one more than the rank of the field
 }
@@ -32,11 +37,12 @@ func (r *record) read(l *layout, line string) error {
 	var err error
 	switch line[0] {
 	case '{':
-		err = readJSON(l, r, line)
+		r.format, err = formatJSON, readJSON(l, r, line)
 	case '[':
+		r.format = formatEnvoy
 		err = readText(l, r, line)
 	default:
-		err = errors.New("neither JSON nor Envoy's text format")
+		r.format, err = formatCombined, readCombined(l, r, line)
 	}
 	if err != nil {
 		return err
@@ -46,6 +52,9 @@ func (r *record) read(l *layout, line string) error {
 
 // set takes the value of a field. Envoy writes a hyphen for what it does not have.
 func (r *record) set(l *layout, field, value string) {
+	if l.learning {
+		l.learn(field)
+	}
 	if value == "" || value == "-" {
 		return
 	}
@@ -59,8 +68,9 @@ func (r *record) set(l *layout, field, value string) {
 
 // finish reads what is not text, and notes which fields there were.
 func (r *record) finish(l *layout) error {
+	r.splitRequest()
 	if r.values[slotMethod] == "" && r.values[slotPath] == "" && l.descriptors == nil {
-		if r.values[slotTime] == "" {
+		if r.values[slotTime] == "" && r.values[slotRequest] == "" {
 			return errors.New("no field holds the time, method or path: name them by --field")
 		}
 		return errNoRequest
@@ -70,16 +80,36 @@ func (r *record) finish(l *layout) error {
 		return err
 	}
 	r.at = at
-	r.code = 0
+	r.code, r.cost = 0, 0
 	if code, err := strconv.Atoi(r.values[slotCode]); err == nil {
 		r.code = code
+	}
+	if text := r.values[slotCost]; text != "" {
+		r.cost, err = readCost(text)
+		if err != nil {
+			return err
+		}
 	}
 	l.note(r)
 	return nil
 }
 
-// note remembers which of the fields that were asked for a line has.
+// readCost reads how much a request cost, such as its tokens.
+func readCost(text string) (uint64, error) {
+	cost, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(cost >= 0 && cost <= float64(limit.MaxCost)) {
+		return 0, fmt.Errorf("%s is not a cost", clip(text))
+	}
+	return uint64(math.Ceil(cost)), nil
+}
+
+// note remembers which fields a line has.
 func (l *layout) note(r *record) {
+	l.formats[r.format]++
+	l.learning = l.learning && l.formats.total() < learnedLines
+	for s, rank := range r.ranks[:slotExtra] {
+		l.used[s] |= 1 << rank
+	}
 	for i, asked := range l.asked {
 		if l.seen[i] {
 			continue
@@ -96,12 +126,20 @@ var (
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// readTime reads RFC 3339, or a number of seconds, milliseconds or microseconds since the epoch.
+// timeLocal is the time of nginx and Apache.
+const timeLocal = "02/Jan/2006:15:04:05 -0700"
+
+// readTime reads RFC 3339, the time of nginx and Apache, or a number of seconds, milliseconds or microseconds since the
+// epoch.
 func readTime(text string) (int64, error) {
 	if text == "" {
 		return 0, errors.New("the time is missing")
 	}
-	at, err := time.Parse(time.RFC3339Nano, text)
+	form := time.RFC3339Nano
+	if len(text) == len(timeLocal) && text[2] == '/' {
+		form = timeLocal
+	}
+	at, err := time.Parse(form, text)
 	if err != nil {
 		at, err = readEpoch(text)
 	}

@@ -229,7 +229,7 @@ func (r *run) finish() *Report {
 				Reason: fmt.Sprintf("the log cannot be read further: %v", s.err)})
 		}
 	}
-	log.Missing = r.layout.missing()
+	log.Missing, log.Formats, log.Fields = r.layout.missing(), r.layout.readAs(), r.layout.takenFrom()
 	r.report.Rules = r.sides[0].report()
 	r.report.Timeline = r.timeline.report(r.sides)
 	if r.changes != nil {

@@ -43,7 +43,7 @@ func at(seconds float64, user, address, path string) string {
 
 func replayed(t *testing.T, cfg Config) *Report {
 	t.Helper()
-	cfg.Mapping.User = "user"
+	cfg.Mapping.Fields = map[string]string{"user": "user"}
 	r := must.Get(Run(cfg))(t)
 	return r
 }

@@ -27,11 +27,27 @@ type LogReport struct {
 	Broken   int64        `json:"broken"`  // lines that cannot be read
 	Samples  []BrokenLine `json:"broken_lines,omitempty"`
 	// requests that came too late to be put in order, and were decided at the time of those around them
-	Late        int64     `json:"late"`
-	Answered429 int64     `json:"answered_429"` // requests whose clients got a 429 when the log was written
-	From        time.Time `json:"from,omitzero"`
-	To          time.Time `json:"to,omitzero"`
-	Missing     []string  `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
+	Late        int64         `json:"late"`
+	Answered429 int64         `json:"answered_429"` // requests whose clients got a 429 when the log was written
+	From        time.Time     `json:"from,omitzero"`
+	To          time.Time     `json:"to,omitzero"`
+	Missing     []string      `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
+	Formats     []string      `json:"formats,omitempty"`        // of the lines, the most frequent first
+	Fields      []FieldReport `json:"fields,omitempty"`         // what was read from where
+}
+
+// FieldReport is what a field of the log was taken for.
+type FieldReport struct {
+	Is    string `json:"is"` // as --field calls it
+	Field string `json:"field"`
+}
+
+// Never is a rule that applied to no request.
+type Never struct {
+	Rule string `json:"rule"`
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	Why  string `json:"why"` // and the flag that would help
 }
 
 // BrokenLine is a line that cannot be read.
@@ -50,6 +66,7 @@ type SideReport struct {
 	Refused  int64            `json:"refused"` // blocked and malformed ones included
 	Outcomes map[string]int64 `json:"outcomes"`
 	Rules    []RuleReport     `json:"rules"`
+	Never    []Never          `json:"never,omitempty"`
 	Who      []Limited        `json:"who"` // the most refused first
 	// there were more, and counts of these may be too high by Over
 	WhoIncomplete bool  `json:"who_incomplete"`
@@ -127,6 +144,9 @@ func (l *LogReport) write(w io.Writer) {
 		fmt.Fprintf(w, " from %s to %s", clock(l.From), clock(l.To))
 	}
 	fmt.Fprintln(w)
+	if len(l.Formats) > 0 {
+		fmt.Fprintf(w, "  read as: %s; %s\n", strings.Join(l.Formats, ", "), l.taken())
+	}
 	for _, one := range []struct {
 		n    int64
 		what string
@@ -147,6 +167,15 @@ func (l *LogReport) write(w io.Writer) {
 	for _, field := range l.Missing {
 		fmt.Fprintf(w, "  no line has the field %s\n", field)
 	}
+}
+
+// taken lists what was read from which field.
+func (l *LogReport) taken() string {
+	var all []string
+	for _, f := range l.Fields {
+		all = append(all, f.Is+"="+visible(f.Field))
+	}
+	return strings.Join(all, ", ")
 }
 
 // textPoints is how many points of a timeline are in a line of text.
@@ -220,6 +249,12 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\n", visible(r.Rule), r.Scope, r.Counted, r.Refused, r.Shadowed,
 			first, last)
+	}
+	for i, n := range s.Never {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "  %s never applied: %s\n", visible(n.Rule), visible(n.Why))
 	}
 	writeLimited(w, "WHO IS REFUSED", s.Who, rows, s.WhoIncomplete)
 }

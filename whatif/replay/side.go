@@ -26,7 +26,9 @@ type side struct {
 	request  descriptors.Request
 	verdict  engine.Verdict
 	outcomes [engine.Outcomes]int64
-	requests int64 // decided so far
+	requests int64             // decided so far
+	paid     bool              // the rules have limits that are charged when a request is over
+	knows    descriptors.Scope // attributes that a request had
 	rules    []*tally
 	byEffect map[*descriptors.Effect]*tally
 	who      *tops
@@ -41,6 +43,7 @@ type tally struct {
 	latest      int64               // number of the last request that it counted
 	refused     int64
 	shadowed    int64
+	met         bool // it exempted or blocked a request, or is unlimited
 	first, last time.Time
 }
 
@@ -52,20 +55,43 @@ type judgement struct {
 }
 
 func newSide(t *whatif.Trial, paths []string, l *layout) *side {
-	return &side{trial: t, paths: paths, layout: l, byEffect: map[*descriptors.Effect]*tally{}, who: newTops()}
+	s := &side{trial: t, paths: paths, layout: l, byEffect: map[*descriptors.Effect]*tally{}, who: newTops()}
+	for _, e := range t.Rules().Effects() {
+		s.paid = s.paid || e.PostPaid()
+	}
+	return s
 }
 
-// decide decides a request, and counts what became of it.
+// decide decides a request, and counts what became of it. What it cost is charged at once to limits that are paid
+// afterwards.
 func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 	s.trial.At(at)
-	err := s.trial.Decide(s.asked(rec), &s.verdict)
+	req := s.asked(rec)
+	if s.layout.looked[slotCost] != nil {
+		req.Part = descriptors.Coming
+		if !s.paid {
+			req.Hits = rec.cost
+		}
+	}
+	err := s.trial.Decide(req, &s.verdict)
 	if err != nil {
 		return err
 	}
+	s.count(rec, at, b, number)
+	if s.paid && !s.last.refused && rec.cost > 0 {
+		req.Part, req.Hits = descriptors.Over, rec.cost
+		err = s.trial.Decide(req, &s.verdict)
+	}
+	return err
+}
+
+// count counts what became of a request.
+func (s *side) count(rec *record, at time.Time, b *bucket, number int) {
 	v := &s.verdict
 	s.outcomes[v.Outcome]++
 	s.requests++
 	s.last = judgement{}
+	s.meet(&v.Match)
 	for i := range v.Match.Terms {
 		if i == v.Match.Gate-1 {
 			continue
@@ -82,7 +108,7 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 		}
 	}
 	if !v.Refused {
-		return nil
+		return
 	}
 	s.last = s.judge(rec)
 	s.last.tally.refused++
@@ -90,7 +116,19 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 	s.who.count(s.last.key, at, s.called)
 	b.refused[number]++
 	b.refuse(number, s.last.tally.number, 1)
-	return nil
+}
+
+// meet notes what applied to the last request without counting it, and what was known about the request.
+func (s *side) meet(m *descriptors.Match) {
+	s.knows |= m.Knows()
+	for i := range m.Unlimited {
+		s.tally(m.Unlimited[i].Effect).met = true
+	}
+	for _, e := range []*descriptors.Effect{m.Block, m.Exempt} {
+		if e != nil {
+			s.tally(e).met = true
+		}
+	}
 }
 
 // judge finds what refused the last request, and whose counter that was.
@@ -204,8 +242,11 @@ func (s *side) report() SideReport {
 		}
 	}
 	for _, t := range s.rules {
-		r.Rules = append(r.Rules, t.report())
+		if t.counted+t.refused > 0 {
+			r.Rules = append(r.Rules, t.report())
+		}
 	}
+	r.Never = s.never()
 	slices.SortStableFunc(r.Rules, func(a, b RuleReport) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadowed, a.Shadowed),
 			cmp.Compare(a.Rule, b.Rule))

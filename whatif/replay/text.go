@@ -52,6 +52,7 @@ func readText(l *layout, r *record, line string) error {
 		r.setAll(l, envoyMiddle, fields)
 		return readTail(l, r, strings.TrimRight(rest, "\r"))
 	case len(fields) == len(istioMiddle):
+		r.format = formatIstio
 		r.setAll(l, istioMiddle, fields)
 		return readIstio(l, r, strings.TrimRight(rest, "\r"))
 	}
