@@ -77,7 +77,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 		return sidecar.Stats{
 			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(profiles.Stats),
 			Journal: new(journal.Stats), Recent: new(live.RecentStats),
-			Redis:   &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
+			Redis: &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
 			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{
 				Open: map[string]int64{"grpc": 0}, Closed: map[string]int64{"room": 0},
 			},
