@@ -15,8 +15,8 @@ import (
 func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
-		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | LOADED loaded:when |
-			STARTED started:when | DEGRADED degraded bad | DOMAINS domains`),
+		columns: columns(`SIDECAR :sidecarName | HOST host | RULES rules | DEGRADED degraded bad | VERSION version |
+			LOADED loaded:when | STARTED started:when | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,
 			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
