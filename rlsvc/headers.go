@@ -25,6 +25,11 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	if v.Refused {
 		b = s.appendRefusal(b, v)
 	}
+	return s.appendID(b, v)
+}
+
+// appendID writes the id of a decision that can be looked up.
+func (s *Service) appendID(b []byte, v *engine.Verdict) []byte {
 	if v.ID == 0 || s.config.Plain || v.Response.Carries(wire.DecisionHeader) {
 		return b
 	}
