@@ -113,6 +113,7 @@ func (c *Control) lead() {
 	tasks := []leader.Task{
 		{Name: "feed", Run: c.publisher.Feed},
 		{Name: "walk", Run: c.publisher.Walk},
+		{Name: "take", Run: c.publisher.Take},
 		{Name: "claim", Run: c.publisher.Claim},
 		{Name: "erase", Run: eraser.Run},
 		{Name: "copy", Run: c.copier.Run},

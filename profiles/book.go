@@ -32,6 +32,8 @@ type Config struct {
 	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it
 	// is not asked.
 	Missing func(ctx context.Context, ids []Identity) error
+	// Taken notes that an operator has changed a block, which a control takes over. Nil: it is not noted.
+	Taken func(ctx context.Context, id Identity) error
 	// longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
 	Patience time.Duration
 	OnError  func(reason string, err error)
@@ -187,7 +189,7 @@ func (b *Book) Change(
 		return b.changeLocal(id, edit)
 	}
 	for range changeTries {
-		before, after, err = b.changeOnce(ctx, id, edit)
+		before, after, err = b.changeOnce(ctx, id, by, edit)
 		if !errors.Is(err, errBusy) {
 			return before, after, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
@@ -37,6 +38,28 @@ func (s *Swap) Differs() bool {
 	}
 	text, err := s.text()
 	return err != nil || s.Was != text
+}
+
+// Taken returns the record in Redis of which the database has to take over the block, or its end; nil: none.
+func (s *Swap) Taken() *Record {
+	r := new(Record)
+	if !strings.Contains(s.Was, `"taken":true`) || json.Unmarshal([]byte(s.Was), r) != nil || !r.Taken {
+		return nil
+	}
+	return r
+}
+
+// Settle makes the swap one of a record whose block was taken over: what else an operator has changed stays, where the
+// control plane does not keep the record.
+func (s *Swap) Settle(taken *Record) {
+	rest := *taken
+	rest.Taken = false
+	if rest.Block != nil && !rest.Block.Lifted {
+		rest.Block = nil
+	}
+	if s.Record == nil && !rest.Control && !rest.empty() {
+		s.Record = &rest
+	}
 }
 
 // Operators reports whether Redis has a record that an operator made, and the control plane does not keep.

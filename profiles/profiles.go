@@ -85,6 +85,8 @@ type Record struct {
 
 	Key     *Key `json:"key,omitempty"`     // of Secret: whose key it is
 	Control bool `json:"control,omitempty"` // the control plane keeps the record, and puts its own back
+	// a sidecar has changed the block while no control ran: the next one takes the block, or its end, over
+	Taken bool `json:"taken,omitempty"`
 }
 
 // Key is whose an API key is. Its tier and limits are in the record of its id.
@@ -120,8 +122,38 @@ func (r *Record) empty() bool {
 	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == "" && r.Key == nil
 }
 
+// takenFor is how long the end of a block waits for a control that takes it over.
+const takenFor = 30 * 24 * time.Hour
+
+// traced is a record, nil for none, as a sidecar writes it: an operator's change of a block leaves a trace, also where
+// nothing else is left.
+func traced(before, after *Record, by string, at time.Time) *Record {
+	if blockOf(before) == blockOf(after) && (before == nil || !before.Taken) {
+		return after
+	}
+	kept := Record{By: by, At: at.UTC().Truncate(time.Second)}
+	if after != nil {
+		kept = *after
+	}
+	kept.Taken = true
+	return &kept
+}
+
+// blockOf is the block of a record, nil for none.
+func blockOf(r *Record) Block {
+	if r == nil || r.Block == nil {
+		return Block{}
+	}
+	b := *r.Block
+	b.Reason += "." // no block is another thing than a block without a reason
+	return b
+}
+
 // expires is when the record is of no use any more; zero: never. A record of a block alone ends with it.
 func (r *Record) expires() time.Time {
+	if r.Taken && r.empty() {
+		return r.At.Add(takenFor)
+	}
 	if r.Block == nil || r.Tier != "" || len(r.Limits) > 0 || r.Note != "" || r.Key != nil {
 		return time.Time{}
 	}

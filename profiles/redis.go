@@ -244,7 +244,7 @@ func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
 	if err != nil {
 		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
 	}
-	if r.empty() {
+	if r.empty() && !r.Taken {
 		return text, nil, nil
 	}
 	return text, r, nil
@@ -262,7 +262,7 @@ func (b *Book) homeOf(key string) home { return home{b.cfg.Redis.Server(key), b.
 
 // changeOnce changes a record in Redis.
 func (b *Book) changeOnce(
-	ctx context.Context, id Identity, edit func(*Record) *Record,
+	ctx context.Context, id Identity, by string, edit func(*Record) *Record,
 ) (before, after *Record, err error) {
 	key := b.cfg.Key(&id)
 	was, before, err := b.read(ctx, key)
@@ -270,8 +270,9 @@ func (b *Book) changeOnce(
 		return nil, nil, err
 	}
 	after = edit(before)
-	written, err := b.writeAll(ctx, []Swap{{id, was, after}}, func(key, text, until, was string) []any {
-		if after == nil {
+	kept := traced(before, after, by, b.cfg.Now())
+	written, err := b.writeAll(ctx, []Swap{{id, was, kept}}, func(key, text, until, was string) []any {
+		if kept == nil {
 			text = "" // deletes it
 		}
 		return []any{"EVAL", changeScript, 1, key, was, text, until}
@@ -282,7 +283,11 @@ func (b *Book) changeOnce(
 	if written == 0 {
 		return before, after, errBusy
 	}
-	return before, after, b.Announce(ctx, []Identity{id})
+	err = b.Announce(ctx, []Identity{id})
+	if kept != nil && kept.Taken && b.cfg.Taken != nil {
+		err = errors.Join(err, b.cfg.Taken(ctx, id))
+	}
+	return before, after, err
 }
 
 // writeIndex notes that there are records of a class until then.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
@@ -42,6 +43,7 @@ func (s *Sidecar) openRecords() {
 	cfg.Missing = func(ctx context.Context, ids []profiles.Identity) error {
 		return askForRecords(ctx, cfg.Redis, keys, ids)
 	}
+	cfg.Taken = func(ctx context.Context, id profiles.Identity) error { return noteTaken(ctx, cfg.Redis, keys, &id) }
 	s.counts.records = profiles.New(cfg)
 }
 
@@ -63,6 +65,25 @@ func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []
 	}
 	return peers.Announce(ctx, c, keys.Shared("missing"), peers.TopicMissing,
 		peers.MissingRecords{Hidden: keys.Hide(text)})
+}
+
+// maxTaken is how many identities wait for a control at most. Without one nobody takes them over, and the oldest go.
+const maxTaken = 100_000
+
+// noteTaken notes that an operator has changed the block of an identity, for a control to take over.
+func noteTaken(ctx context.Context, c *redis.Client, keys keys.Names, id *profiles.Identity) error {
+	text, err := json.Marshal(peers.MissingRecord{Domain: id.Domain, Kind: id.Kind.String(), Name: id.Text()})
+	key := keys.Shared(profiles.TakenKey)
+	if err == nil {
+		_, err = c.Run(ctx, key, "ZADD", key, time.Now().UnixMilli(), keys.Hide(text))
+	}
+	if err == nil {
+		_, err = c.Run(ctx, key, "ZREMRANGEBYRANK", key, 0, -maxTaken-1)
+	}
+	if err != nil {
+		return fmt.Errorf("the record is changed, and a control may not learn of it: try again: %w", err)
+	}
+	return nil
 }
 
 // recordKeys makes the keys of what is kept beside the counters.

@@ -68,3 +68,34 @@ func (d *DB) Unblock(ctx context.Context, by Actor, s Subject, want *int64) erro
 			`DELETE FROM blocks WHERE domain = @domain AND kind = @kind AND name = @name`, args)
 	})
 }
+
+// TakeOver takes over what a sidecar has changed at a time: the block of an identity, or, without one, its end. It
+// reports false where the database has changed the block since, and Redis does not have that yet.
+func (d *DB) TakeOver(
+	ctx context.Context, by Actor, s Subject, at time.Time, block *BlockRequest,
+) (done bool, err error) {
+	args := pgx.NamedArgs{"domain": s.Domain, "kind": s.Kind, "name": s.Name, "at": at}
+	action, sql := "unblock", `DELETE FROM blocks WHERE domain = @domain AND kind = @kind AND name = @name`
+	if block != nil {
+		action, sql = "block", `INSERT INTO blocks (domain, kind, name, reason, until)
+		  SELECT @domain, @kind, @name, @reason, @until::timestamptz WHERE NOT EXISTS (SELECT FROM blocks
+		    WHERE domain = @domain AND kind = @kind AND name = @name AND reason = @reason
+		    AND until IS NOT DISTINCT FROM @until::timestamptz)`
+		args["reason"], args["until"] = block.Reason, block.Until
+	}
+	err = d.urgently(ctx, by, action, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SELECT FROM domains WHERE name = @domain FOR NO KEY UPDATE`, args) // one after the other
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM audit
+		  WHERE domain = @domain AND kind = @kind AND name = @name AND done_at IS NULL AND at > @at
+		  AND (coalesce(before->'blocked', 'false'), before->'block_reason', before->'blocked_until') IS DISTINCT FROM
+		    (coalesce(after->'blocked', 'false'), after->'block_reason', after->'blocked_until'))`, args).Scan(&done)
+		if err == nil && done {
+			_, err = tx.Exec(ctx, sql, args)
+		}
+		return err
+	})
+	return done, err
+}

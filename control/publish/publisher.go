@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,15 +101,24 @@ func (p *Publisher) Remove(ctx context.Context, subjects []database.Subject) err
 
 // Claim is a task: it notes in Redis which domains a control keeps, so that sidecars refuse changes of their records.
 func (p *Publisher) Claim(ctx context.Context, _ <-chan struct{}) error {
+	kept, err := p.domains(ctx)
+	if err != nil {
+		return err
+	}
+	return p.book.Claim(ctx, slices.Sorted(maps.Keys(kept)))
+}
+
+// domains are those that the control keeps.
+func (p *Publisher) domains(ctx context.Context) (map[string]bool, error) {
 	kept, err := database.Many[struct{ Name string }](ctx, p.cfg.Database.Tasks, `SELECT name FROM domains`)
 	if err != nil {
-		return fmt.Errorf("read the domains: %w", err)
+		return nil, fmt.Errorf("read the domains: %w", err)
 	}
-	domains := make([]string, len(kept))
+	domains := map[string]bool{}
 	for i := range kept {
-		domains[i] = kept[i].Name
+		domains[kept[i].Name] = true
 	}
-	return p.book.Claim(ctx, domains)
+	return domains, nil
 }
 
 // Walk is a task: it walks where a walk is due, a server of Redis was emptied, or users were loaded.

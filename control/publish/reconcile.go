@@ -17,6 +17,8 @@ var errBusy = errors.New("records in Redis are being changed by others all the t
 // Reconcile makes the records of subjects in Redis what the database has, and returns how many it has written. It
 // announces nothing.
 //
+// A block that a sidecar has taken, or ended, while no control ran is first taken over into the database.
+//
 // Any number of them, in any processes, may work at the same time: each reads Redis before the database, and writes
 // only where Redis still has what was read. What it has written it looks at once more, until Redis and the database
 // agree: the database may have changed in between, and a later reader may have found nothing to write.
@@ -42,7 +44,11 @@ func (p *Publisher) Reconcile(
 func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []profiles.Swap, about []database.Subject) {
 	for _, d := range wanted {
 		s := profiles.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
-		if s.Differs() || s.Was == "" && s.Record == nil {
+		taken := s.Taken()
+		if taken != nil {
+			s.Settle(taken)
+		}
+		if taken != nil || s.Differs() || s.Was == "" && s.Record == nil {
 			swaps, about = append(swaps, s), append(about, d.Subject)
 		}
 	}
@@ -58,6 +64,10 @@ func (p *Publisher) round(
 		return nil, 0, err
 	}
 	p.passed("read")
+	err = p.takeOver(ctx, was)
+	if err != nil {
+		return nil, 0, err
+	}
 	wanted, err := p.desiredOf(ctx, q, subjects)
 	if err != nil {
 		return nil, 0, err

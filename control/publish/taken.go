@@ -1,0 +1,112 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/profiles"
+	"github.com/spillway-mesh/spillway/redis/peers"
+)
+
+const (
+	takenPage = 1000      // identities that are read together
+	atSidecar = "sidecar" // the address of who changed a block there
+)
+
+// Take is a task: it takes over blocks that sidecars have changed while no control ran. Those of domains that the
+// control does not keep stay as they are.
+func (p *Publisher) Take(ctx context.Context, _ <-chan struct{}) error {
+	key := p.cfg.Keys.Shared(profiles.TakenKey)
+	reply, err := p.cfg.Redis.Run(ctx, key, "ZRANGE", key, 0, takenPage-1)
+	if err != nil {
+		return fmt.Errorf("read which blocks sidecars have changed: %w", err)
+	}
+	items, _ := reply.([]any)
+	if len(items) == 0 {
+		return nil
+	}
+	some, err := p.kept(ctx, p.readTaken(items))
+	if err == nil {
+		_, err = p.Reconcile(ctx, p.cfg.Database.Tasks, some)
+	}
+	if err == nil {
+		err = p.book.Announce(ctx, identitiesOf(some))
+	}
+	if err == nil {
+		_, err = p.cfg.Redis.Run(ctx, key, append([]any{"ZREM", key}, items...)...)
+	}
+	return err
+}
+
+// readTaken reads identities. What cannot be read, or cannot have a record, is left out.
+func (p *Publisher) readTaken(items []any) (some []database.Subject) {
+	for _, item := range items {
+		text, _ := item.(string)
+		var one peers.MissingRecord
+		shown, err := p.cfg.Keys.Show([]byte(text))
+		if err == nil {
+			err = json.Unmarshal(shown, &one)
+		}
+		s := database.Subject{Domain: one.Domain, Kind: one.Kind, Name: one.Name}
+		if err == nil && mayBe(s) {
+			some = append(some, s)
+			continue
+		}
+		p.cfg.Log.Warn("a block that a sidecar has changed cannot be taken over", "error", err)
+	}
+	return some
+}
+
+// kept are the subjects of domains that the control keeps.
+func (p *Publisher) kept(ctx context.Context, all []database.Subject) (some []database.Subject, err error) {
+	domains, err := p.domains(ctx)
+	for _, s := range all {
+		if domains[s.Domain] {
+			some = append(some, s)
+		}
+	}
+	return some, err
+}
+
+// takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged.
+func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]string) error {
+	for s, text := range was {
+		swap := profiles.Swap{Was: text}
+		r := swap.Taken()
+		if r == nil {
+			continue
+		}
+		by := database.Actor{Name: r.By, Address: atSidecar}
+		done, err := p.cfg.Database.TakeOver(ctx, by, s, r.At, blockIn(r))
+		var refused *pgconn.PgError
+		switch {
+		case errors.As(err, &refused):
+			p.leftOut.note(fmt.Errorf("the block of the %s %q of the domain %q: %w", s.Kind, s.Name, s.Domain, err))
+		case err != nil:
+			return fmt.Errorf("take over a block: %w", err)
+		default:
+			p.cfg.Log.Info("a sidecar has changed a block while no control ran", "domain", s.Domain, "kind", s.Kind,
+				"by", r.By, "blocked", blockIn(r) != nil, "taken_over", done)
+		}
+	}
+	return nil
+}
+
+// blockIn is the block of a record that is in force; nil: none.
+func blockIn(r *profiles.Record) *database.BlockRequest {
+	b := r.Block
+	if b == nil || b.Lifted || !b.Until.IsZero() && !b.Until.After(time.Now()) {
+		return nil
+	}
+	made := &database.BlockRequest{Reason: b.Reason}
+	if !b.Until.IsZero() {
+		made.Until = &b.Until
+	}
+	return made
+}
