@@ -71,7 +71,8 @@ func TestARefusalIsExplainedAfterwards(t *testing.T) {
 			for _, s := range []*running{one, other} {
 				status, d := s.call(t, "GET", "/v1/decision?id="+id, nil)
 				written, _ := d["written"].(string)
-				if status != http.StatusOK || d["rule"] != "each" || !strings.HasSuffix(written, ":5") || d["left"] != 0.0 ||
+				if status != http.StatusOK || d["rule"] != "each" || !strings.HasSuffix(written, ":5") ||
+					d["left"] != 0.0 ||
 					d["per"] != "24h0m0s" || d["outcome"] != "refused" {
 					t.Errorf("%s: %d %v", id, status, d)
 				}

@@ -89,7 +89,7 @@ func (r *Recent) Stats() RecentStats {
 	return RecentStats{Kept: len(r.kept), Dropped: r.dropped.Load()}
 }
 
-// Observe keeps a refusal or a degraded decision, and gives it an id, which those who observe it later and its door see.
+// Observe keeps a refusal or a degraded decision, and gives it an id, which later observers and its door see.
 func (r *Recent) Observe(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	if !v.Outcome.Refuses() && v.Degraded == "" {
 		return

@@ -81,7 +81,7 @@ func TestWhatWasAdmittedHasNoID(t *testing.T) {
 	}
 }
 
-// TestAFloodHidesNoOther: one counter gets few ids in a second, and all together so many that they are kept for minutes.
+// TestAFloodHidesNoOther: one counter gets few ids in a second, and all together so many that they stay for minutes.
 func TestAFloodHidesNoOther(t *testing.T) {
 	rig := newRecentRig(800)
 	first := rig.refuse("quiet")

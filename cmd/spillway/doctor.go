@@ -19,8 +19,8 @@ func newDoctor() *cobra.Command {
 		Use: "doctor", Short: "Find what is wired wrong between Envoy, the sidecar and Redis", Args: between(0, 0),
 		Long: `doctor asks Envoy's admin port, and the sidecar, by its readiness also about Redis. It prints one line
 for each thing that is wrong: a filter, route or cluster that is missing in Envoy, a domain without rules, a timeout
-that is too short, calls that fail or were let through, a sidecar that is not ready, what works worse than it should, and
-rules that differ between sidecars.
+that is too short, calls that fail or were let through, a sidecar that is not ready, what works worse than it should,
+and rules that differ between sidecars.
 
 It exits with 1 if something is wrong.`,
 		Example:           "  spillway doctor\n  spillway doctor --envoy 127.0.0.1:15000 --server 127.0.0.1:9182",
@@ -212,8 +212,9 @@ func (d *doctor) checkWiring(at string, config object) {
 	}
 	for _, wait := range w.waits {
 		if length, err := time.ParseDuration(wait); err == nil && length > 0 && length < leastWait {
-			d.wrong("envoy", "a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more",
-				length, leastWait)
+			d.wrong("envoy",
+				"a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more", length,
+				leastWait)
 		}
 	}
 	d.checkClusters(at, w)

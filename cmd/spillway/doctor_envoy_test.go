@@ -59,14 +59,16 @@ func TestDoctorAsksARealEnvoy(t *testing.T) {
 		{"wired well", "1", nil, []string{"nothing is wrong"}},
 		{"everything wrong", "1", []string{"domain: shop", "domain: shopp", "timeout: 60s", "timeout: 0.001s",
 			"    http2_protocol_options: {}\n", ""},
-			[]string{`the domain "shopp" has no rules`, "a filter waits 1ms", "gRPC needs HTTP/2", "ratelimit.error is ",
+			[]string{`the domain "shopp" has no rules`, "a filter waits 1ms",
+				"gRPC needs HTTP/2", "ratelimit.error is ",
 				"ratelimit.failure_mode_allowed is "}},
 		{"no such cluster", "1", []string{"cluster_name: spillway}}}", "cluster_name: none}}}"},
 			[]string{`the cluster "none", which a filter asks, does not exist`}},
 		{"no rate_limits", "1", []string{"rate_limits: [{actions: [{generic_key: {descriptor_value: any}}]}]",
 			"timeout: 1s"}, []string{"no route has rate_limits"}},
 		{"no host", "1", []string{"endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: " +
-			"127.0.0.1, port_value: GRPC}}}}]}]", "endpoints: []"}, []string{`the cluster "spillway" has no healthy host`}},
+			"127.0.0.1, port_value: GRPC}}}}]}]", "endpoints: []"},
+			[]string{`the cluster "spillway" has no healthy host`}},
 	} {
 		config := strings.NewReplacer(c.changes...).Replace(bootstrap)
 		envoy := servers.StartEnvoy(t, strings.ReplaceAll(config, "GRPC", c.port))
