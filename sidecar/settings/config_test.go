@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 			Flush: 10 * time.Second,
 		},
 		OTLP:   OTLP{Every: 60_000},
-		Admin:  Admin{Local: "operate", Events: "operate", TopKeys: 1024},
+		Admin:  Admin{Local: "operate", Events: "operate", TopKeys: 1024, Decisions: 8192},
 		Record: Record{AllowedOneIn: 100, Length: 20_000},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
