@@ -24,6 +24,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
 		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
 		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Away: s.away, Events: &s.reports.feed,
+		Decision: s.decision,
 		Stopping: s.serving.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
 			Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
@@ -124,13 +125,18 @@ func (s *Sidecar) away(ctx context.Context) string {
 	return s.counts.redis.Away(ctx)
 }
 
-// card is what this sidecar shows about itself to the others.
-func (s *Sidecar) card(degraded []string) admin.SidecarView {
+// hostName is what this machine is called.
+func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown"
+		return "unknown"
 	}
-	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
+	return host
+}
+
+// card is what this sidecar shows about itself to the others.
+func (s *Sidecar) card(degraded []string) admin.SidecarView {
+	c := admin.SidecarView{Host: hostName(), Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
 		Started: s.started, Degraded: degraded}
 	if in := s.updates.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at

@@ -125,7 +125,7 @@ func listCounters(s *session, args []string) {
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
 		s.unknown(o)
 		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
-			COOL-DOWN cool_down:coolDown | WHO :owners | RULE name | AT at | KEY key wide`)
+			RULE name | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
 	})
 }
 
