@@ -238,7 +238,7 @@ func (w *world) metricsAndCommand(t *testing.T) {
 		return err
 	})
 	for name, want := range map[string]int64{
-		"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1,
+		"record_rows_total": 35, "record_entries_total": 4, "record_again_total": 1,
 		"record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1,
 		"record_queued_entries": 0,
 		"erasures_open":         0} {
