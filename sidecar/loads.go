@@ -129,7 +129,7 @@ func (s *Sidecar) logProblems(problems []descriptors.Problem) {
 			level = slog.LevelWarn
 		}
 		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
-		s.reports.loadLog.Log(context.Background(), level, line) //nolint:sloglint // the line of lint, with its place in the file
+		s.reports.loadLog.Log(context.Background(), level, line) //nolint:sloglint // the line that lint prints
 	}
 }
 
