@@ -65,7 +65,7 @@ func New(cfg Config) *Client {
 	logging.Disable() // of go-redis: all that it reports arrives as an error and is counted
 	cfg.Servers = cfg.Servers.withDefaults()
 	cfg.Silence = cmp.Or(cfg.Silence, 250*time.Millisecond)
-	cfg.InFlight, cfg.Queue = cmp.Or(cfg.InFlight, 2), cmp.Or(cfg.Queue, 8192)
+	cfg.InFlight, cfg.Queue = cmp.Or(cfg.InFlight, MostInFlight), cmp.Or(cfg.Queue, 8192)
 	c := &Client{cfg: cfg}
 	switch cfg.Kind {
 	case Sentinel:

@@ -8,6 +8,14 @@ import (
 	"time"
 )
 
+const (
+	// LeastPool is the least PoolSize: after so many failed dials in a row go-redis dials only once a second.
+	LeastPool = 8
+	// MostInFlight is how many batches are under way to one server at once, unless Config.InFlight is set. Each has a
+	// connection.
+	MostInFlight = 2
+)
+
 // Kind is how the servers of a store are arranged. The zero value is one server.
 type Kind uint8
 
@@ -46,6 +54,6 @@ func (s Servers) withDefaults() Servers {
 		s.Addresses = []string{"localhost:6379"}
 	}
 	s.DialTimeout = cmp.Or(max(s.DialTimeout, 0), 500*time.Millisecond)
-	s.PoolSize = max(s.PoolSize, 8) // after so many failed dials in a row, go-redis dials only once a second
+	s.PoolSize = max(s.PoolSize, LeastPool)
 	return s
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"go.yaml.in/yaml/v3"
@@ -104,6 +105,15 @@ func (d *decoder) pos(n *node) descriptors.Pos {
 // reader takes in the value of one key.
 type reader func(n *node)
 
+// unknown adds an error about an unknown key of a map. It does not show one that may be an API key.
+func (d *decoder) unknown(n, key *node, known []string) {
+	if n.holdsKeys() && nearest(key.text, known) == "" {
+		d.fail(key, "unknown key; known here: %s", strings.Join(known, ", "))
+		return
+	}
+	d.fail(key, "unknown key %q; %s", clip(key.text), suggestKey(key.text, known))
+}
+
 // object reads a map whose keys are known. It reports whether n is a map.
 func (d *decoder) object(n *node, keys map[string]reader) bool {
 	if n.kind != mapping {
@@ -120,7 +130,7 @@ func (d *decoder) object(n *node, keys map[string]reader) bool {
 		}
 		read, known := keys[f.key.text]
 		if !known {
-			d.fail(f.key, "unknown key %q; %s", clip(f.key.text), suggestKey(f.key.text, sorted(keys)))
+			d.unknown(n, f.key, sorted(keys))
 			continue
 		}
 		read(f.value)

@@ -254,7 +254,9 @@ func (d *decoder) digest(to *[32]byte) reader {
 		}
 		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != len(to) {
-			d.fail(n, "sha256 wants 64 hex digits, not %q; write what `printf %%s KEY | sha256sum` prints", clip(text))
+			// The text is not shown: it may be the key itself.
+			d.fail(n, "sha256 must be 64 hex digits, not the key itself; write what `printf %%s KEY | sha256sum` "+
+				"prints")
 			return
 		}
 		copy(to[:], raw)

@@ -83,7 +83,7 @@ func (d *decoder) badShortLimit(n *node) {
 	switch _, err := parseCount(n.text); {
 	case err == nil:
 		d.fail(n, "%s: %s must have a window, such as %s/1m", n.label, n.text, n.text)
-	case distance(normal(n.text), unlimited) <= tolerance(unlimited):
+	case Distance(normal(n.text), unlimited) <= tolerance(unlimited):
 		d.fail(n, "%s: unknown limit %q; did you mean %q?", n.label, clip(n.text), unlimited)
 	default:
 		d.fail(n, "%s: %q must be a limit: count/duration, such as 100/1m, or unlimited", n.label, clip(n.text))

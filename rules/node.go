@@ -198,6 +198,9 @@ func (n *node) title() string {
 	return n.label
 }
 
+// holdsKeys reports whether the node is the section of API keys, or one of them.
+func (n *node) holdsKeys() bool { return n.label == "api_keys" || n.label == "keys" }
+
 // describe names the node's value in a message.
 func (n *node) describe() string {
 	switch {
@@ -211,6 +214,8 @@ func (n *node) describe() string {
 		return "the number " + clip(n.text)
 	case n.tag == "!!bool":
 		return n.text
+	case n.holdsKeys():
+		return "a text" // which may be a key itself, and is not shown
 	}
 	return fmt.Sprintf("the text %q", clip(n.text))
 }

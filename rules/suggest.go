@@ -53,7 +53,7 @@ func suggestKey(word string, known []string) string {
 func nearest(word string, known []string) string {
 	near, best := "", tolerance(word)+1
 	for _, k := range known {
-		distance := distance(normal(word), normal(k))
+		distance := Distance(normal(word), normal(k))
 		if len(word) > 2 && strings.HasPrefix(k, normal(word)) {
 			distance = 1 // cut short: sec for second
 		}
@@ -74,8 +74,8 @@ func tolerance(word string) int {
 	return min(max(1, (len(word)+1)/3), 5)
 }
 
-// distance counts the letters to insert, remove, replace or swap with their neighbour that turn a into b.
-func distance(a, b string) int {
+// Distance counts the letters to insert, remove, replace or swap with their neighbour that turn a into b.
+func Distance(a, b string) int {
 	const longest = 64
 	if max(len(a), len(b)) > longest {
 		return longest

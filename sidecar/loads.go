@@ -51,12 +51,20 @@ func (s *Sidecar) loadsDegraded() []string {
 		switch {
 		case !s.expects(origin(from)):
 		case !s.updates.loads.good[from].Load():
-			parts = append(parts, name+": no good load yet")
+			parts = append(parts, name+": no good load yet"+s.admitsAll())
 		case s.newestRefused(origin(from)):
 			parts = append(parts, name+": the newest load was refused, the last good one is in use")
 		}
 	}
 	return append(parts, s.xdsDegraded()...)
+}
+
+// admitsAll adds to a sentence what happens before there are rules.
+func (s *Sidecar) admitsAll() string {
+	if s.updates.inUse.Load() != nil {
+		return ""
+	}
+	return ", so every request is admitted"
 }
 
 // complete reports whether there was a good load from each origin.
@@ -153,10 +161,15 @@ func limits(set *descriptors.Set) (count int) {
 func (s *Sidecar) refused(from origin, load rules.Load) {
 	instead := "the last good rules stay"
 	if s.updates.inUse.Load() == nil {
-		instead = "there are no rules yet, so every request is admitted"
+		instead = "there are no rules yet" + s.admitsAll()
 	}
 	if load.Err != nil {
-		s.reports.loadLog.Error("rules not loaded", "error", load.Err, "instead", instead)
+		args := []any{"error", load.Err, "instead", instead}
+		if from == fromFiles && s.cfg.Rules.Path == "" {
+			args = append(args, "mend", "RULES is not set, so the folder of RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and "+
+				"RUNTIME_APPDIRECTORY is read: set RULES to a file or folder of rules")
+		}
+		s.reports.loadLog.Error("rules not loaded", args...)
 		return
 	}
 	errors := 0

@@ -169,8 +169,12 @@ func (s *Sidecar) ready() {
 		s.reports.log.Warn("serving, but not ready", "reason", why)
 		return
 	}
-	s.reports.log.Info("ready")
 	set := s.counts.engine.Rules()
+	if set == nil {
+		s.reports.loadLog.Error("every request is admitted until there are good rules; RULES_REQUIRED=true keeps a " +
+			"sidecar without rules out of service")
+	}
+	s.reports.log.Info("ready")
 	if set == nil || strings.EqualFold(s.cfg.Log.Format, "json") {
 		return
 	}

@@ -101,12 +101,24 @@ func TestStartsWithoutRules(t *testing.T) {
 	s := begin(t, "domain: [broken")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
-	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: rules: no good load yet)")
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200,
+		"ok (degraded: rules: no good load yet, so every request is admitted)")
+	must.Do(t, s.logs("level=ERROR msg=\"every request is admitted until there are good rules; RULES_REQUIRED=true"))
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_config_load_error 1")
 	write(t, s.rules, twoPerYear)
 	servers.Await(t, "the rules that were mended", func() error { return s.logs("rules loaded") })
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
+}
+
+// TestRulesThatAreNotSet: the log names the variable that is not set, and what is read in place of it.
+func TestRulesThatAreNotSet(t *testing.T) {
+	s := launch(t, nil, "", "RUNTIME_ROOT="+t.TempDir())
+	must.Do(t, s.logs("mend=\"RULES is not set, so the folder of RUNTIME_ROOT"))
+	begun := begin(t, "domain: [broken")
+	if begun.logs("RULES is not set") == nil {
+		t.Error("RULES is set, and the log has that it is not")
+	}
 }
 
 func TestStartsWithoutRedis(t *testing.T) {

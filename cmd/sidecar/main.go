@@ -61,7 +61,7 @@ func serve(program string, environ []string, stdout, stderr io.Writer) int {
 	cfg.Version, cfg.Output = version(), stdout
 	s, err := sidecar.New(cfg)
 	if err != nil {
-		fmt.Fprintf(stderr, "cannot start: %v\n", err)
+		fmt.Fprintf(stderr, "cannot start: %s\n", cfg.Conceal(err.Error()))
 		return exitError
 	}
 	ctx, stop := untilSignal(signals, s.Reload)

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,6 +152,43 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		if err == nil || !slices.Contains(strings.Split(err.Error(), "\n"), want) {
 			t.Errorf("%s gives\n\t%v\nwant a line\n\t%s", environ, err, want)
 		}
+	}
+}
+
+// TestAWrongValueIsReportedOnce: what cannot be read is not also outside of its range.
+func TestAWrongValueIsReportedOnce(t *testing.T) {
+	for _, name := range Variables() {
+		_, unreadable := parse(new(Config), map[string]string{name: "/x?"})
+		_, err := FromEnvironment([]string{name + "=/x?"}, "sidecar")
+		if unreadable[name] && strings.Count("\n"+err.Error(), "\n"+name+": ") != 1 {
+			t.Errorf("%s is not reported once:\n%v", name, err)
+		}
+	}
+}
+
+// TestASecretInAWrongPlaceIsNotShown puts a secret into each variable, by itself and as the password of a URL.
+func TestASecretInAWrongPlaceIsNotShown(t *testing.T) {
+	const secret = "Sup3rSecretPassw0rd"
+	for _, name := range append(Variables(), ControlVariables()...) {
+		for _, value := range []string{secret, "redis://u:" + secret + "@h:1"} {
+			for _, read := range []func([]string) error{
+				func(environ []string) error { _, err := FromEnvironment(environ, "sidecar"); return err },
+				func(environ []string) error { _, _, err := ControlFromEnvironment(environ); return err },
+			} {
+				err := read([]string{name + "=" + value})
+				if err != nil && strings.Contains(err.Error(), secret) {
+					t.Errorf("%s=%s: the error shows the secret:\n%v", name, value, err)
+				}
+			}
+		}
+		cfg, err := FromEnvironment([]string{name + "=redis://u:" + secret + "@h:1"}, "sidecar")
+		if shown := fmt.Sprint(cfg.Shown(), cfg.Warnings); err == nil && strings.Contains(shown, secret) {
+			t.Errorf("%s: the settings show the secret: %s", name, shown)
+		}
+	}
+	cfg := fromEnv(t, "ADMIN_TOKEN_FILE="+secret)
+	if got := cfg.Conceal("open " + secret + ": no such file"); got != "open (hidden): no such file" {
+		t.Errorf("a token in place of its file is shown: %s", got)
 	}
 }
 

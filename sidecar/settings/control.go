@@ -69,7 +69,7 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	problems.unless((c.Cert == "") == (c.Key == ""), "CONTROL_TLS_CERT", c.Cert,
 		"complete: it and CONTROL_TLS_KEY go together")
 	if len(problems) > 0 {
-		return c, shared, &ConfigError{problems}
+		return c, shared, &ConfigError{conceal(problems, assigned(environ))}
 	}
 	return c, shared, nil
 }
@@ -79,7 +79,7 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 func ArchiveFromEnvironment(environ []string) (Control, error) {
 	c, problems := readControl(environ)
 	if len(problems) > 0 {
-		return c, &ConfigError{problems}
+		return c, &ConfigError{conceal(problems, assigned(environ))}
 	}
 	return c, nil
 }
@@ -93,7 +93,7 @@ func readControl(environ []string) (c Control, problems problems) {
 	}
 	err := env.ParseWithOptions(&c, env.Options{Environment: set})
 	reported := map[string]bool{}
-	problems = append(problems, explain(err, names, set, reported)...)
+	unreadable := explain(err, names, set, reported)
 	for _, s := range []struct {
 		name, file string
 		into       *string
@@ -109,13 +109,13 @@ func readControl(environ []string) (c Control, problems problems) {
 		*s.into, err = readSecret(s.name+"_FILE", s.file)
 		problems.add(err)
 	}
-	problems.outside(reflect.ValueOf(&c).Elem(), "", reported)
+	problems.outside(reflect.ValueOf(&c).Elem(), "")
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
 	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"],
 		"longer than CONTROL_KEEP_EVENTS")
 	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey,
 		"complete: it and CONTROL_S3_SECRET_KEY go together")
-	return c, problems
+	return c, append(unreadable, except(reported, problems)...)
 }
 
 // ControlVariables are the names of the variables that the control plane alone reads.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // ConfigError lists every problem of the environment.
@@ -27,13 +30,21 @@ func FromEnvironment(environ []string, program string) (Config, error) {
 	var cfg Config
 	problems, reported := parse(&cfg, set)
 	cfg.applyDefaults(filepath.Base(program))
-	problems = append(problems, cfg.validate(reported)...)
+	problems = append(problems, except(reported, cfg.validate())...)
 	problems = append(problems, cfg.readSecret()...)
-	cfg.Warnings = cfg.warnings(set)
+	cfg.Warnings = conceal(append(cfg.warnings(set), cfg.pools()...), set)
 	if len(problems) > 0 {
-		return cfg, &ConfigError{problems}
+		return cfg, &ConfigError{conceal(problems, set)}
 	}
 	return cfg, nil
+}
+
+// except returns the problems with other variables than those that were reported: what cannot be read is wrong once.
+func except(reported map[string]bool, all []string) []string {
+	return slices.DeleteFunc(all, func(line string) bool {
+		name, _, _ := strings.Cut(line, ":")
+		return reported[name]
+	})
 }
 
 // assigned returns the variables whose value is not empty.
@@ -170,19 +181,60 @@ func (c *Config) readSecret() []string {
 }
 
 // warnings returns a line for each variable that is set without effect, or without all of it: first those of the
-// reference server, sorted.
+// reference server and those that are misspelt, sorted.
 func (c *Config) warnings(set map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		u, known := unsupported[name]
-		if !known && strings.HasPrefix(name, "DOG_STATSD_MOGRIFIER_") {
-			u, known = unsupported["USE_DOG_STATSD_MOGRIFIERS"], true
-		}
-		if known && !strings.EqualFold(set[name], u.inert) {
-			lines = append(lines, "ignored: "+name+": "+u.why)
+		if why := unread(name); why != "" {
+			lines = append(lines, "ignored: "+name+": "+why)
 		}
 	}
 	return append(append(lines, c.partly(set)...), c.Metrics.renamed()...)
+}
+
+// unread returns why a variable is ignored with every value, or nothing.
+func unread(name string) string {
+	near := meant(name)
+	switch {
+	case strings.HasPrefix(name, "DOG_STATSD_MOGRIFIER_"):
+		return unsupported["USE_DOG_STATSD_MOGRIFIERS"]
+	case near != "":
+		return "it is unknown; did you mean " + near + "?"
+	}
+	return unsupported[name]
+}
+
+// meant returns the variable that an unknown one is most likely meant to be, or nothing: one that differs by a slip of
+// the finger, or two in a long name. Programs share their environment with others, so more than that means nothing.
+func meant(name string) (near string) {
+	known := append(append(Variables(), ControlVariables()...), slices.Sorted(maps.Keys(unsupported))...)
+	upper, best := strings.ToUpper(name), min(len(name)/4, 2)+1
+	if slices.Contains(known, name) {
+		return ""
+	}
+	for _, one := range known {
+		if slips := rules.Distance(upper, one); slips < best {
+			near, best = one, slips
+		}
+	}
+	return near
+}
+
+// pools returns a line for each pool of connections that is set: what is used, and why.
+func (c *Config) pools() (lines []string) {
+	for _, r := range c.Redises() {
+		switch {
+		case r.PoolSize == 0:
+		case r.PoolSize < redis.LeastPool:
+			lines = append(lines, fmt.Sprintf("%sPOOL_SIZE=%d: %d is used, because with fewer it takes longer to "+
+				"find a lost server again", r.prefix, r.PoolSize, redis.LeastPool))
+		default:
+			lines = append(lines, fmt.Sprintf("%sPOOL_SIZE=%d: so many connections for decisions may be open to each "+
+				"server; %d are in use at once, because decisions that wait go together in one call", r.prefix,
+				r.PoolSize, redis.MostInFlight))
+		}
+	}
+	return lines
 }
 
 // partly returns a line for each variable that has an effect only with some values, or only beside others.
@@ -195,7 +247,7 @@ func (c *Config) partly(set map[string]string) []string {
 	}
 	c.Metrics.warn(set, add)
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		_, reported := unsupported[name]
+		reported := unread(name) != ""
 		off := set[name] == "" || strings.EqualFold(set[name], "false")
 		add(set["REDIS_PERSECOND"] == "" && strings.HasPrefix(name, "REDIS_PERSECOND_") && !reported && !off,
 			name+": set REDIS_PERSECOND=true as well")

@@ -14,7 +14,7 @@ const (
 	Same    Verdict = "same"    // it is read and means the same
 	Better  Verdict = "better"  // it is read; what differs is for the better
 	NotYet  Verdict = "not yet" // announced at start, if it is set
-	Ignored Verdict = "ignored" // announced at start, if it is set to something that would matter
+	Ignored Verdict = "ignored" // announced at start, if it is set
 )
 
 // PeerVariable is a variable of the reference server.
@@ -30,8 +30,8 @@ func PeerVariables() []PeerVariable {
 	for _, name := range strings.Fields(peerNames) {
 		note, verdict := noteOf(name), Same
 		switch {
-		case unsupported[name].why != "":
-			note, verdict = unsupported[name].why, Ignored
+		case unsupported[name] != "":
+			note, verdict = unsupported[name], Ignored
 		case note != "" && !strings.HasPrefix(note, sameWith):
 			verdict = Better
 		}

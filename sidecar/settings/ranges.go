@@ -9,24 +9,24 @@ import (
 )
 
 // checkRanges adds a problem for each value that the tag `in` of its field does not allow: "1ms..1m", "0.." or, of
-// words in any case, "text|json". What an earlier problem is about, and a group that is not in use, are passed over.
-func (c *Config) checkRanges(p *problems, reported map[string]bool) {
+// words in any case, "text|json". A group that is not in use is passed over.
+func (c *Config) checkRanges(p *problems) {
 	unused := map[string]bool{"PerSecond": !c.Store.PerSecond, "XDS": !c.Rules.FromXDS()}
 	whole := reflect.ValueOf(c).Elem()
 	for i := range whole.NumField() {
 		group := whole.Type().Field(i)
 		if group.Type.Kind() == reflect.Struct && !unused[group.Name] {
-			p.outside(whole.Field(i), group.Tag.Get("envPrefix"), reported)
+			p.outside(whole.Field(i), group.Tag.Get("envPrefix"))
 		}
 	}
 }
 
 // outside adds a problem for each field of a group that is outside of its range.
-func (p *problems) outside(group reflect.Value, prefix string, reported map[string]bool) {
+func (p *problems) outside(group reflect.Value, prefix string) {
 	for i := range group.NumField() {
 		field := group.Type().Field(i)
 		name, in := prefix+field.Tag.Get("env"), field.Tag.Get("in")
-		if in != "" && !reported[name] {
+		if in != "" {
 			value := group.Field(i)
 			p.unless(within(in, value), name, value.Interface(), rangeText(in, value))
 		}

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // readSecret reads a secret from the file that a variable names. Line breaks at the end of the file are not part of it.
@@ -52,7 +54,7 @@ const shortestToken = 8
 
 // Secrets are the texts that must not appear in a log.
 func (c *Config) Secrets() []string {
-	all := append(c.Tracing.secrets(), c.Store.KeySecret)
+	all := append(c.misplaced(), append(c.Tracing.secrets(), c.Store.KeySecret)...)
 	for _, value := range c.XDS.Headers {
 		if len(value) >= shortestToken {
 			all = append(all, value)
@@ -89,6 +91,76 @@ func passwordIn(text string) string {
 	return password
 }
 
+const shortestSuspect = 12
+
+// suspect reports whether a value may be a secret in a wrong place: one long word of letters and digits that is not a
+// path, or a private key.
+func suspect(value string) bool {
+	switch {
+	case strings.Contains(value, "-----BEGIN"):
+		return true
+	case len(value) < shortestSuspect || strings.ContainsAny(value, " \t") || strings.ContainsAny(value[:1], "/.@"):
+		return false
+	}
+	letter := strings.ContainsFunc(value, unicode.IsLetter)
+	_, err := os.Stat(value)
+	return letter && strings.ContainsAny(value, "0123456789") && err != nil
+}
+
+// misplaced returns the secrets in a value that is not meant to hold one: the password of a URL and, where the value is
+// no text that the log needs, all of it if it may be one.
+func misplaced(value string, whole bool) (all []string) {
+	password := passwordIn(value)
+	if strings.Contains(value, "://") && len(password) > 3 { // shorter ones are in many words
+		all = append(all, password)
+	}
+	if whole && suspect(value) {
+		all = append(all, value)
+	}
+	return all
+}
+
+// conceal hides what may be a secret in problems with the variables that are set.
+func conceal(problems []string, set map[string]string) []string {
+	var secrets []string
+	for _, value := range set {
+		secrets = append(secrets, misplaced(value, true)...)
+	}
+	for i := range problems {
+		problems[i] = hide(problems[i], secrets)
+	}
+	return problems
+}
+
+// Conceal hides the secrets in a text for people.
+func (c *Config) Conceal(text string) string { return hide(text, c.Secrets()) }
+
+// hide writes a word in place of each secret, the longest first: one may be a part of another one.
+func hide(text string, secrets []string) string {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, hidden)
+		}
+	}
+	return text
+}
+
+// namesFile are the variables whose value is the name of a file with a secret.
+var namesFile = regexp.MustCompile("(_FILE|_CERT|_KEY|CACERT|_CA)$")
+
+// misplaced returns the secrets in values that are not meant to hold one.
+func (c *Config) misplaced() (all []string) {
+	whole := reflect.ValueOf(c).Elem()
+	for i := range whole.NumField() {
+		for field, name := range variables(whole.Type().Field(i)) {
+			text := shown(whole.Field(i).FieldByName(field))
+			all = append(all, misplaced(text, namesFile.MatchString(name))...)
+		}
+	}
+	return all
+}
+
 // Shown is a variable with its value, as pages may show it.
 type Shown struct{ Name, Value string }
 
@@ -98,17 +170,12 @@ const hidden = "(hidden)"
 // Shown returns all variables with their values, sorted by name. Secrets are hidden, also where they are a part of a
 // value.
 func (c *Config) Shown() []Shown {
-	secrets := slices.DeleteFunc(c.Secrets(), func(s string) bool { return s == "" })
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	secrets := c.Secrets()
 	var all []Shown
 	whole := reflect.ValueOf(c).Elem()
 	for i := range whole.NumField() {
 		for field, name := range variables(whole.Type().Field(i)) {
-			value := shown(whole.Field(i).FieldByName(field))
-			for _, secret := range secrets {
-				value = strings.ReplaceAll(value, secret, hidden)
-			}
-			all = append(all, Shown{name, value})
+			all = append(all, Shown{name, hide(shown(whole.Field(i).FieldByName(field)), secrets)})
 		}
 	}
 	slices.SortFunc(all, func(a, b Shown) int { return strings.Compare(a.Name, b.Name) })

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// validate returns the problems of values that could be read, group by group. Those of the reported variables are
-// known.
-func (c *Config) validate(reported map[string]bool) []string {
+// validate returns the problems of values that could be read, group by group.
+func (c *Config) validate() []string {
 	var p problems
-	c.checkRanges(&p, reported)
+	c.checkRanges(&p)
 	c.validateListen(&p)
 	c.validateTLS(&p)
 	c.validateStore(&p)

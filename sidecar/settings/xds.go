@@ -137,9 +137,8 @@ func validTarget(text string) bool {
 func (c *Config) warnXDS(environ map[string]string, add func(is bool, line string)) {
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
 		of := strings.HasPrefix(name, "CONFIG_GRPC_XDS_") || strings.HasPrefix(name, "XDS_CLIENT_")
-		_, unread := unsupported[name]
 		off := strings.EqualFold(environ[name], "false")
-		add(of && !unread && !off && !c.Rules.FromXDS(),
+		add(of && unread(name) == "" && !off && !c.Rules.FromXDS(),
 			name+": set CONFIG_TYPE=GRPC_XDS_SOTW as well: rules come from files")
 	}
 }

@@ -68,7 +68,7 @@ var parts = map[string][]string{
 	"door/wire":           {},
 	"httpapi/reread":      {},
 	"redis/peers":         {"redis"},
-	"sidecar/settings":    {"httpapi/reread", "redis"},
+	"sidecar/settings":    {"httpapi/reread", "redis", "rules"},
 	"store/denials":       {"limit", "store/internal/fair"},
 	"store/internal/fair": {},
 	"store/leases":        {"limit"},

@@ -14,26 +14,28 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-const grpcPort = "8081"
-
 // TestOnlyItsEnvoysReachSpillway: a port on every interface comes with a policy that names who may connect to it.
 func TestOnlyItsEnvoysReachSpillway(t *testing.T) {
 	check := func(t *testing.T, p pod, all []document) {
 		t.Helper()
-		if p.env("GRPC_HOST", "127.0.0.1") == "127.0.0.1" {
+		port := "8081"
+		if p.env("HOST", "") != "" {
+			port = "8080" // of /json
+		} else if p.env("GRPC_HOST", "127.0.0.1") == "127.0.0.1" {
 			return
 		}
 		held := false
 		for _, d := range all {
 			switch policy := d.object.(type) {
 			case *network.NetworkPolicy:
-				held = held || policy.Spec.PodSelector.MatchLabels["app"] == p.Labels["app"] && networkHolds(t, policy)
+				held = held || policy.Spec.PodSelector.MatchLabels["app"] == p.Labels["app"] &&
+					networkHolds(t, policy, port)
 			case *security.AuthorizationPolicy:
-				held = held || policy.Selector.GetMatchLabels()["app"] == p.Labels["app"] && meshHolds(t, policy)
+				held = held || policy.Selector.GetMatchLabels()["app"] == p.Labels["app"] && meshHolds(t, policy, port)
 			}
 		}
 		if !held {
-			t.Error("the gRPC port is open to every pod of the cluster")
+			t.Error("the port is open to every pod of the cluster")
 		}
 	}
 	eachPod(t, check)
@@ -43,8 +45,8 @@ func TestOnlyItsEnvoysReachSpillway(t *testing.T) {
 	})
 }
 
-// networkHolds reports whether a policy lets chosen pods alone connect to the gRPC port.
-func networkHolds(t *testing.T, policy *network.NetworkPolicy) bool {
+// networkHolds reports whether a policy lets chosen pods alone connect to a port.
+func networkHolds(t *testing.T, policy *network.NetworkPolicy, port string) bool {
 	t.Helper()
 	if !slices.Equal(policy.Spec.PolicyTypes, []network.PolicyType{network.PolicyTypeIngress}) {
 		t.Errorf("the policy is for %v: it would also cut Spillway off from Redis, or hold nothing",
@@ -55,8 +57,8 @@ func networkHolds(t *testing.T, policy *network.NetworkPolicy) bool {
 		if len(rule.Ports) == 0 {
 			t.Errorf("the rule %v is for every port", rule)
 		}
-		for _, port := range rule.Ports {
-			if strconv.Itoa(port.Port.IntValue()) != grpcPort {
+		for _, one := range rule.Ports {
+			if strconv.Itoa(one.Port.IntValue()) != port {
 				continue
 			}
 			found = true
@@ -73,8 +75,8 @@ func networkHolds(t *testing.T, policy *network.NetworkPolicy) bool {
 	return found
 }
 
-// meshHolds reports whether a policy lets callers with chosen certificates alone connect to the gRPC port.
-func meshHolds(t *testing.T, policy *security.AuthorizationPolicy) bool {
+// meshHolds reports whether a policy lets callers with chosen certificates alone connect to a port.
+func meshHolds(t *testing.T, policy *security.AuthorizationPolicy, port string) bool {
 	t.Helper()
 	if policy.Action != security.AuthorizationPolicy_ALLOW {
 		return false
@@ -85,7 +87,7 @@ func meshHolds(t *testing.T, policy *security.AuthorizationPolicy) bool {
 			if len(to.Operation.Ports) == 0 {
 				t.Errorf("the rule %v is for every port", rule)
 			}
-			if !slices.Contains(to.Operation.Ports, grpcPort) {
+			if !slices.Contains(to.Operation.Ports, port) {
 				continue
 			}
 			found = len(rule.From) > 0

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	extensions "istio.io/api/extensions/v1alpha1"
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
@@ -47,6 +49,8 @@ var istioKinds = map[string]proto.Message{
 	"networking.istio.io/v1 ServiceEntry":      new(networking.ServiceEntry),
 	"networking.istio.io/v1 DestinationRule":   new(networking.DestinationRule),
 	"security.istio.io/v1 AuthorizationPolicy": new(security.AuthorizationPolicy),
+
+	"extensions.istio.io/v1alpha1 TrafficExtension": new(extensions.TrafficExtension),
 }
 
 // kubernetes decodes kinds of Kubernetes, of the Gateway API and of Envoy Gateway. An unknown kind or field is an
@@ -189,6 +193,15 @@ func exampleFiles(t *testing.T) []string {
 		t.Fatalf("only %v in examples/istio", names)
 	}
 	return names
+}
+
+// sidecarFiles are those for sidecars and ext_authz, which this package serves. The others are served in test/mesh, by
+// a real istiod.
+func sidecarFiles(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(exampleFiles(t), func(name string) bool {
+		return slices.Contains([]string{"ai-tokens.yaml", "ingress-gateway.yaml", "waypoint.yaml"}, name)
+	})
 }
 
 // example is the text of a file.

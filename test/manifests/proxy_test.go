@@ -274,7 +274,7 @@ func (p *proxy) bootstrap(t *testing.T, app string) string {
 }
 
 func TestEnvoyTakesEveryPatch(t *testing.T) {
-	for _, name := range exampleFiles(t) {
+	for _, name := range sidecarFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			p := assemble(t, documents(t, example(t, name)), providersOf(t, example(t, meshValues)))
 			p.spillway(t)

@@ -274,7 +274,7 @@ func byKey(path string) request {
 }
 
 func TestFilesLimitRequests(t *testing.T) {
-	for _, name := range exampleFiles(t) {
+	for _, name := range sidecarFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			c, found := served[name]
 			if !found {

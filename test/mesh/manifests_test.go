@@ -123,3 +123,9 @@ func render(t *testing.T, args ...string) []object {
 	text := must.Get(cmd.Output())(t)
 	return parse(t, string(text))
 }
+
+// example is the text of a file of examples/istio.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	return read(t, servers.Root(t), "examples", "istio", name)
+}
