@@ -69,7 +69,7 @@ type DomainView struct {
 
 // RuleView is one limit, block or allow of the rules.
 type RuleView struct {
-	Rule    string     `json:"rule"` // the rule, or the path of the node
+	Rule    string     `json:"rule"` // the rule; in a descriptor tree the name of the limit, else the path of the node
 	Name    string     `json:"name,omitempty"`
 	At      string     `json:"at,omitempty"` // where it is written: file:line
 	Scope   string     `json:"scope,omitempty"`

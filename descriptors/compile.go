@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -305,9 +306,9 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow &&
-				w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
-			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
+			Name: l.Name, Rule: cmp.Or(l.Name, n.dotted()), Scope: ScopeDescriptor, Tree: true, Mode: mode,
+			QuotaToo: w.Shadow && w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve,
+			Response: w.Response, Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 			compiled: compiled{from: origin{node: w, limit: l}, lease: w.Lease.most()},
 		}
 		e.setLimit(l)

@@ -88,7 +88,7 @@ func TestEffects(t *testing.T) {
 	}
 	want := []string{
 		"shop tenant tenant rule/tenant", "shop u u rule/u/1", "shop fast u rule/u/fast", "shop b b rule/b",
-		"shop tree a_b.c a_b/c",
+		"shop tree tree a_b/c",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -32,7 +32,7 @@ func (d *CompiledDomain) explainDescriptor(entries []Entry, descriptor int, x *E
 		}
 		for _, other := range n.others(e, next) {
 			one := other.considered(descriptor)
-			one.BeatenBy, one.BeatenAt, one.Because = next.dotted(), next.at, n.because(e, next)
+			one.BeatenBy, one.BeatenAt, one.Because = next.title(), next.at, n.because(e, next)
 			x.Considered = append(x.Considered, one)
 		}
 		one := next.considered(descriptor)
@@ -50,7 +50,15 @@ func (d *CompiledDomain) explainDescriptor(entries []Entry, descriptor int, x *E
 }
 
 func (n *node) considered(descriptor int) Considered {
-	return Considered{What: "node", Name: n.dotted(), At: n.at, Scope: ScopeDescriptor, Descriptor: descriptor}
+	return Considered{What: "node", Name: n.title(), At: n.at, Scope: ScopeDescriptor, Descriptor: descriptor}
+}
+
+// title is the name of the node's limit, where it has one limit with a name, else its path.
+func (n *node) title() string {
+	if len(n.limits) == 1 {
+		return n.limits[0].effect.Rule
+	}
+	return n.dotted()
 }
 
 // others are the children that an entry matches too, besides the one that next chose.

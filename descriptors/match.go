@@ -66,7 +66,7 @@ type Override struct {
 // Effect is the compiled behaviour of one limit of a rule or of a tree's node: shared by all requests, never changed.
 type Effect struct {
 	Name       string       // of the limit, else of the rule; trees: of the limit; may be empty
-	Rule       string       // the rule's name; trees: the dotted path of the node, as in the reference server's metrics
+	Rule       string       // the rule's name; trees: of the limit, else the dotted path of the node
 	Limit      limit.Limit  // the zero value for an unlimited one, a block and an allow
 	Unit       Unit         // in which Limit is reported
 	Multiplier uint32       // of Unit

@@ -1,5 +1,5 @@
 // The form that explains a request.
-import { $, el, fill, name, place, table, span, limitText } from "./dom.js";
+import { $, el, fill, leftText, name, place, table, span, limitText, unfold } from "./dom.js";
 import { post } from "./api.js";
 
 const example = { domain: "", descriptors: [{ entries: [{ key: "user", value: "alice" }] }] };
@@ -34,6 +34,7 @@ export function from(event) {
     const entries = Object.entries(event.entries || {}).map(([key, value]) => ({ key, value }));
     $("ask-json").value = JSON.stringify({ domain: event.domain, descriptors: event.descriptors || [{ entries }] }, null, 2);
   }
+  unfold("explain");
   $("explain").scrollIntoView();
   $(event.path ? "ask-headers" : "ask-json").focus({ preventScroll: true });
 }
@@ -108,11 +109,11 @@ function lost(one) {
 
 function charges(all) {
   if (!all.length) return el("p", { class: "quiet" }, "No counter is charged.");
-  return table("Counters", ["rule", "limit", "cost", "left", "key"], all.map(one => [
+  return table("Counters", ["rule", "limit", "cost", "left", "of"], all.map(one => [
     [name(one.rule), one.enforced ? "" : el("span", { class: "quiet" }, " not enforced")], limitText(one.limit), String(one.cost),
-    [one.left < 0 ? "not counted" : `${one.left} of ${one.limit.burst || one.limit.count}`, el("span", { class: one.refuses ? "bad" : "quiet" }, one.refuses ? `, refuses${one.retry_after ? " for " + span(one.retry_after) : ""}` : one.reset_after ? `, full in ${span(one.reset_after)}` : ""),
+    [one.left < 0 ? "not counted" : leftText(one.left, one.limit, one.refuses ? 0 : one.reset_after), el("span", { class: "bad" }, one.refuses ? `, refuses${one.retry_after ? " for " + span(one.retry_after) : ""}` : ""),
       one.degraded ? el("span", { class: "bad" }, ` store: ${one.degraded}`) : ""],
-    name(one.key, "mono")]));
+    el("span", { title: one.key }, name(one.who.map(w => w.name).join(", ") || "all requests"))]));
 }
 
 $("ask").addEventListener("submit", explain);

@@ -1,14 +1,12 @@
 // Lists: refusals, top keys, the fleet, the rules.
-import { $, el, fill, name, say, table, count, span, since, limitText } from "./dom.js";
+import { $, el, fill, fold, name, place, say, table, time, count, span, since, limitText } from "./dom.js";
 
-const refusalsKept = 100;
+const refusalsKept = 100; // that wait, and groups of them
 const rulesShown = 300;
 const ranksShown = 8;
 
 // hooks are what the buttons of the lists do.
 export const hooks = { client: () => {}, explain: () => {} };
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 // Keys of descriptors that name clients, as rules read them.
 const entryKinds = { user: "user", user_id: "user", sub: "user", tenant: "tenant", tenant_id: "tenant", org_id: "tenant", api_key: "api_key", remote_address: "ip", masked_remote_address: "ip" };
@@ -40,10 +38,23 @@ export function dropped(n) {
 
 function flush() {
   if (paused) return;
-  const list = $("refusal-list");
-  list.prepend(...waiting.splice(0).reverse().map(refusalRow));
-  while (list.children.length > refusalsKept) list.lastChild.remove();
+  for (const event of waiting.splice(0)) group(event);
   feedNote("");
+}
+
+const groups = new Map(); // refusals of one client by one rule, the newest group last
+
+// group adds a refusal to those of its client and rule. A group keeps its place, so that its buttons can be reached.
+function group(event) {
+  const id = JSON.stringify([event.domain, event.rule, event.outcome, whoIs(event) || requestText(event)]);
+  const before = groups.get(id), row = before?.row || el("li");
+  groups.set(id, { row, n: (before?.n || 0) + 1, event });
+  if (!before) $("refusal-list").prepend(row);
+  refusalRow(id);
+  if (groups.size <= refusalsKept) return;
+  const [oldest, { row: gone }] = [...groups].reduce((a, b) => a[1].event.at < b[1].event.at ? a : b);
+  gone.remove();
+  groups.delete(oldest);
 }
 
 // feedNote says what is wrong with the list, or what it leaves out.
@@ -53,18 +64,28 @@ export function feedNote(wrong) {
   say($("refusals-note"), wrong || (none + left).trim());
 }
 
-function refusalRow(e) {
-  const who = whoIs(e);
-  const what = e.path ? `${e.method} ${e.path}` : Object.entries(e.entries || {}).map(([key, value]) => `${key}=${value}`).join(", ");
+// requestText is the request without its client, who is shown beside it.
+function requestText(e) {
+  if (e.path) return `${e.method} ${e.path}`;
+  const [, client] = whoIs(e) || [];
+  return Object.entries(e.entries || {}).filter(([, value]) => value !== client).map(([key, value]) => `${key}=${value}`).join(", ");
+}
+
+// identity writes whom a counter is of, with its rule and its domain.
+const identity = (who, rule, domain) => [el("b", {}, name(who)), el("span", { class: "quiet" }, " / ", name(rule || "no rule"), " / ", name(domain))];
+
+// refusalRow shows a group by its last refusal.
+function refusalRow(id) {
+  const { row, n, event: e } = groups.get(id), who = whoIs(e), what = requestText(e);
   const wait = e.retry_after ? `, again in ${span(Math.ceil(e.retry_after))}` : "";
-  return el("li", {},
-    el("time", { datetime: e.at, class: "quiet" }, clock.format(new Date(e.at))),
-    el("div", {},
-      el("p", {}, who ? el("b", {}, name(who[1])) : null, who ? " " : null, name(what, "quiet")),
-      el("p", { class: "quiet" }, el("span", { class: "mark o-" + e.outcome }, e.outcome), " by ", e.rule ? name(e.rule) : "no rule", wait, e.degraded ? `, without the store (${e.degraded})` : "")),
-    el("span", { class: "row" },
-      who ? el("button", { class: "small", onclick: () => hooks.client(e.domain, ...who), "aria-label": `Look up ${who[1]}` }, "Look up") : null,
-      el("button", { class: "small", onclick: () => hooks.explain(e), "aria-label": `Explain ${what}` }, "Explain")));
+  const shown = [
+    el("p", {}, ...identity(who ? who[1] : what, e.rule, e.domain)),
+    el("p", { class: "quiet" }, el("b", { class: "mark o-" + e.outcome }, `${count(n)} × ${e.outcome}`), ", last ", time(e.at, 11), " ", name(what), el("span", { class: "whole" }, wait), e.degraded ? `, without the store (${e.degraded})` : "")];
+  if (row.firstChild) return fill(row.firstChild, ...shown);
+  const last = () => groups.get(id).event;
+  row.append(el("div", {}, ...shown), el("span", { class: "row" },
+    who ? el("button", { class: "small", onclick: () => hooks.client(e.domain, ...who), "aria-label": `Look up ${who[1]}` }, "Look up") : null,
+    el("button", { class: "small", onclick: () => hooks.explain(last()), "aria-label": `Explain ${what || who[1]}` }, "Explain")));
 }
 
 $("pause").addEventListener("click", () => {
@@ -90,13 +111,20 @@ function ranks(list, ranked, none) {
   fill(list, ...(ranked.length ? ranked.slice(0, ranksShown).map(one => rank(one, most)) : [el("li", { class: "quiet" }, none)]));
 }
 
+// owner is whom a key counts, in words, and as the form of a client takes it.
+function owner(one) {
+  const known = one.who.filter(w => ["user", "tenant", "api_key", "ip"].includes(w.kind));
+  const text = one.who.map(w => w.name).join(", ") || (one.key.includes("{") ? "all requests" : one.key);
+  return [text, known.length === 1 ? [known[0].kind, known[0].name] : ["key", one.key]];
+}
+
 function rank(one, most) {
+  const [text, whom] = owner(one);
   const bar = el("i", { "aria-hidden": "true" });
   bar.style.width = one.count / most * 100 + "%";
   return el("li", {}, bar,
-    el("button", { class: "plain", title: "What is left?", onclick: () => hooks.client(one.domain, "key", one.key) }, name(one.key, "mono")),
-    el("b", {}, count(one.count), one.error ? el("small", { class: "quiet" }, ` ± ${count(one.error)}`) : null),
-    el("span", { class: "quiet" }, name(one.rule)));
+    el("button", { class: "plain", title: `What is left? ${one.key}`, onclick: () => hooks.client(one.domain, ...whom) }, ...identity(text, one.rule, one.domain)),
+    el("b", {}, count(one.count), one.error ? el("small", { class: "quiet" }, ` ± ${count(one.error)}`) : null));
 }
 
 // fleet shows every sidecar. Those whose rules differ from the most common ones are marked.
@@ -131,18 +159,25 @@ export function rules(view) {
 
 function rulesNow() {
   const wanted = $("filter").value.trim().toLowerCase();
-  const rows = [];
-  let all = 0;
-  for (const domain of inUse?.domains || []) {
+  const columns = ["rule", "limit", "counts by", "how", "written in"];
+  const parts = [];
+  let all = 0, found = 0;
+  for (const domain of inUse.domains) {
+    const rows = [];
     for (const one of domain.limits) {
       all++;
-      const cells = [domain.name, one.rule, one.scope || "", one.limit ? limitText(one.limit) : one.action, how(one), one.at || ""];
-      if (cells.join(" ").toLowerCase().includes(wanted)) rows.push(cells.map((cell, i) => name(cell, i === 5 ? "mono" : "")));
+      const cells = [one.rule, one.limit ? limitText(one.limit) : one.action, one.scope || "", how(one), one.at || ""];
+      if (![domain.name, ...cells].join(" ").toLowerCase().includes(wanted) || found++ >= rulesShown) continue;
+      rows.push([...cells.slice(0, 4).map(cell => name(cell)), place(one.at)]);
     }
+    if (!rows.length) continue;
+    const part = fold(name(domain.name), rows.length === 1 ? "1 rule" : `${rows.length} rules`, table(`Rules of ${domain.name}`, columns, rows));
+    part.open ||= wanted !== "";
+    parts.push(part);
   }
-  const more = rows.length > rulesShown ? ` The first ${rulesShown} are listed: write more to see others.` : "";
-  say($("rules-note"), `${all} in ${inUse.domains.length === 1 ? "1 domain" : inUse.domains.length + " domains"}${wanted ? `, ${rows.length} shown` : ""}.${more}`);
-  fill($("rule-list"), table("Rules", ["domain", "rule", "counts by", "limit", "how", "written in"], rows.slice(0, rulesShown)));
+  const more = found > rulesShown ? ` The first ${rulesShown} are listed: write more to see others.` : "";
+  say($("rules-note"), `${all} in ${inUse.domains.length === 1 ? "1 domain" : inUse.domains.length + " domains"}${wanted ? `, ${found} with “${wanted}”` : ""}.${more}`);
+  fill($("rule-list"), ...parts);
 }
 
 // how says what is special about a rule.

@@ -137,12 +137,14 @@ function store(stats) {
   }
   const from = past[0].store.latency, calls = latency.count - from.count;
   const [half, most] = calls > 0 ? [quantile(0.5, from, latency), quantile(0.99, from, latency)] : [null, null];
-  say($("tile-store"), calls > 0 ? bound(most) : "idle");
-  say($("tile-store-note"), calls > 0 ? `99 % of calls; half ${bound(half)}` : "no calls in the last seconds");
+  const away = stats.degraded.some(part => part.startsWith("redis: "));
+  say($("tile-store"), away ? "away" : calls > 0 ? bound(most) : "idle");
+  $("tile-store").className = away ? "big bad" : "big";
+  say($("tile-store-note"), away ? "the rules' failure policies decide" : calls > 0 ? `99 % of calls; half ${bound(half)}` : "no calls in the last seconds");
   const worst = ["open", "half-open", "closed"].find(state => breakers.some(b => b.state === state)) || "closed";
   const tile = $("tile-breaker");
   say(tile, worst);
-  tile.className = "big " + calm[worst];
+  tile.className = "big " + (away && worst === "closed" ? "warn" : calm[worst]);
   say($("tile-breaker-note"), breakers.length === 1 ? "1 server" : `${breakers.filter(b => b.state === worst).length} of ${breakers.length} servers`);
   fill($("store"), table("Servers of the store", ["server", "breaker", "since", "opened", "calls kept back"], breakers.map(b => [
     name(b.server), el("span", { class: "pill " + calm[b.state] }, b.state),

@@ -1,5 +1,5 @@
 // One client: what is left to it, and what an operator may change. Each change is shown by a dry run before it is made.
-import { $, el, fill, name, place, say, table, span, limitText } from "./dom.js";
+import { $, el, fill, leftText, name, place, say, table, time, span, limitText, unfold } from "./dom.js";
 import { get, post } from "./api.js";
 
 const kindWords = { user: "user", tenant: "tenant", api_key: "API key", ip: "address", key: "key" };
@@ -28,6 +28,7 @@ export function look(domain, kind, who) {
   $("who-name").value = who;
   $("who-endpoint").value = "";
   kindChanged();
+  unfold("client");
   $("client").scrollIntoView();
   $("who-name").focus({ preventScroll: true });
   usage();
@@ -48,7 +49,7 @@ function holder() {
   return endpoint ? { ...who, endpoint } : who;
 }
 
-const spoken = () => [kindWords[$("who-kind").value] + " ", el("b", {}, name($("who-name").value.trim()))];
+const spoken = () => [kindWords[$("who-kind").value] + " ", el("b", {}, name($("who-name").value.trim())), " in the domain ", el("b", {}, name($("who-domain").value))];
 
 async function usage() {
   const { keys, ...who } = holder();
@@ -71,18 +72,11 @@ function unlisted(all) {
   return [el("p", { class: "quiet" }, "Not listed: ", ...all.flatMap((one, i) => [i ? ", " : "", name(one.rule), ` (it counts by ${one.scope}: ${one.lacks.join(" and ")} is missing)`]), ".")];
 }
 
-const most = one => one.limit.burst || one.limit.count;
-
-function leftText(one) {
-  if (one.unknown) return `not known: ${one.unknown}`;
-  return `${one.left} of ${most(one)}`;
-}
-
 function counters(caption, all) {
-  return table(caption, ["rule", "limit", "left", "written in"], all.map(one => [
+  return table(caption, ["rule", "limit", "left", "of", "written in"], all.map(one => [
     name(one.rule), limitText(one.limit),
-    [leftText(one), el("span", { class: one.cool_down ? "bad" : "quiet" }, one.cool_down ? `, cools down for ${span(one.cool_down)}` : one.reset_after ? `, full in ${span(one.reset_after)}` : "")],
-    place(one.at)]));
+    [one.unknown ? `not known: ${one.unknown}` : leftText(one.left, one.limit, one.reset_after), one.cool_down ? el("span", { class: "bad" }, `, cools down for ${span(one.cool_down)}`) : null].filter(Boolean),
+    el("span", { title: one.key }, name(one.who.map(w => w.name).join(", ") || "all requests")), place(one.at)]));
 }
 
 // recordText says what is on record about a client.
@@ -93,15 +87,13 @@ function recordText(record) {
   if (record.tier) words.push("It has the tier ", el("b", {}, name(record.tier)), ". ");
   if (record.limits) words.push(`It has limits of its own: ${record.limits.map(limitText).join("; ")}. `);
   if (record.note) words.push("Note: ", name(record.note), ". ");
-  if (record.by) words.push(el("span", { class: "quiet" }, "Last changed by ", name(record.by), record.at ? ` at ${when(record.at)}.` : "."));
+  if (record.by) words.push(el("span", { class: "quiet" }, "Last changed by ", name(record.by), ...(record.at ? [" at ", time(record.at)] : []), "."));
   return words.length ? words : ["The record is empty: the rule file alone holds."];
 }
 
-const when = at => new Date(at).toLocaleString();
-
 function blockText(block) {
   if (block.lifted) return ["Blocks of the rule file are lifted. "];
-  return [el("b", { class: "bad" }, "It is blocked"), block.until ? ` until ${when(block.until)}` : " until it is unblocked", block.reason ? ". It is told: " : ". ", block.reason ? name(block.reason) : "", block.reason ? ". " : ""];
+  return [el("b", { class: "bad" }, "It is blocked"), ...(block.until ? [" until ", time(block.until)] : [" until it is unblocked"]), block.reason ? ". It is told: " : ". ", block.reason ? name(block.reason) : "", block.reason ? ". " : ""];
 }
 
 const everywhere = " It is in force on every sidecar within a second.";
@@ -113,9 +105,9 @@ const given = fields => Object.fromEntries(Object.entries(fields).filter(([, tex
 // changes are what the buttons do: the fields of the dialog, the body of the request, and what its dry run means in words.
 const changes = {
   block: {
-    title: "Block", fields: () => [field("block-for", "For how long (empty: until it is unblocked)", { placeholder: "such as 10m, 1h or 7d" }), field("block-reason", "What the client is told", { maxlength: 1024 })],
+    title: "Block", harms: true, fields: () => [field("block-for", "For how long (empty: until it is unblocked)", { placeholder: "such as 10m, 1h or 7d" }), field("block-reason", "What the client is told", { maxlength: 1024 })],
     body: () => ({ ...whom(), ...given({ for: value("block-for"), reason: value("block-reason") }) }),
-    what: ({ after }) => [el("p", {}, "All requests of ", ...spoken(), " are refused, ", after.block.until ? `until ${when(after.block.until)}.` : "until it is unblocked.", everywhere), after.block.reason ? el("p", {}, "The client is told: ", name(after.block.reason)) : null],
+    what: ({ after }) => [el("p", {}, "All requests of ", ...spoken(), " are refused, ", ...(after.block.until ? ["until ", time(after.block.until), "."] : ["until it is unblocked."]), everywhere), after.block.reason ? el("p", {}, "The client is told: ", name(after.block.reason)) : null],
   },
   unblock: {
     title: "Unblock", fields: () => [el("p", { class: "full" }, el("label", { class: "check" }, el("input", { type: "checkbox", id: "unblock-lift" }), "Also lift blocks of the rule file that name it"))],
@@ -124,7 +116,7 @@ const changes = {
       el("p", {}, after?.block?.lifted ? "Blocks of the rule file that name it are lifted, too." : "Blocks of the rule file stay.")],
   },
   reset: {
-    title: "Reset", fields: () => [], body: holder,
+    title: "Reset", harms: true, fields: () => [], body: holder,
     what: ({ before, unlisted: others }) => before.length
       ? [el("p", {}, before.length === 1 ? "This counter of " : `These ${before.length} counters of `, ...spoken(), " become full.", everywhere), counters("Counters that become full", before), ...unlisted(others)]
       : [el("p", {}, "No counter of ", ...spoken(), " is found, so nothing will happen."), ...unlisted(others)],
@@ -166,6 +158,7 @@ async function open(which) {
   change = which;
   fill($("confirm-title"), changes[which].title, " ", ...spoken());
   say($("confirm-yes"), changes[which].title.split(" ")[0]);
+  $("confirm-yes").className = changes[which].harms ? "danger" : "main";
   fill($("confirm-fields"), ...changes[which].fields());
   fill($("confirm-what"), el("p", { class: "quiet" }, "Asking…"));
   for (const input of $("confirm-fields").querySelectorAll("input")) input.addEventListener("input", preview);

@@ -1,5 +1,5 @@
 // The page: asks once a second, and says when there is no answer.
-import { $, el, fill, say, since } from "./dom.js";
+import { $, el, fill, folds, name, say, since } from "./dom.js";
 import { get, follow, useToken, hasToken } from "./api.js";
 import * as live from "./live.js";
 import * as lists from "./lists.js";
@@ -17,7 +17,25 @@ function notice(about, text) {
   if ((notices.get(about) || "") === (text || "")) return;
   if (text) notices.set(about, text);
   else notices.delete(about);
-  fill($("notices"), ...[...notices.values()].map(one => el("p", { class: "notice bad" }, one)));
+  fill($("notices"), ...[...notices.values()].map(one => el("p", { class: "notice bad" }, name(one))));
+}
+
+// reasons are those for which Redis cannot decide, in words.
+const reasons = {
+  dial: "it cannot be reached", closed: "it ends connections", timeout: "it does not answer in time", breaker: "it failed a moment ago", noauth: "its user or password is wrong",
+  noperm: "its user may not do what is needed", loading: "it reads its data", readonly: "it is a replica that takes no writes", oom: "it is out of memory", misconf: "it cannot save, and takes no writes",
+  clients: "it takes no more connections", overload: "more requests wait than it can answer", "breaker open": "it failed several times in a row",
+};
+
+// degradedText says what a part of /readyz that is degraded means. What it does not know, it shows as it is.
+function degradedText(part) {
+  const [, about, what] = part.match(/^(\w+): (.*)$/) || [];
+  if (about === "redis" && !what.includes("version")) {
+    return `Redis does not decide: ${reasons[what] || reasons[what.split(",")[0]] || what}. Each sidecar decides alone, by the failure policies of the rules. (${part})`;
+  }
+  if (about === "jwks") return `Keys for tokens cannot be read anew: ${what}. Those that are known stay in use.`;
+  if (about === "xds") return `Rules cannot be updated: there is ${what}. The last good ones stay in use.`;
+  return `Degraded: ${part}.`;
 }
 
 // state says whether the numbers are of now: live, away (no answer), or shut (no permission).
@@ -46,10 +64,11 @@ async function stats() {
   }
   $("sign").hidden = true;
   $("forget").hidden = !hasToken();
-  state("live", "live");
+  state("live", view.degraded.length ? "live, degraded" : "live");
+  if (view.degraded.length) $("state").className = "pill bad";
   say($("sidecar"), `${view.host}, ${view.version}, up for ${since(view.started, Date.parse(view.at))}`);
   say($("caller"), `${view.caller.name}, role ${view.caller.role}`);
-  notice("degraded", view.degraded.length ? `Degraded: ${view.degraded.join("; ")}.` : "");
+  notice("degraded", view.degraded.map(degradedText).join(" "));
   live.show(view);
   operate.allow(view.caller);
   events(view.caller);
@@ -139,6 +158,7 @@ $("whole").addEventListener("change", top);
 lists.hooks.client = operate.look;
 lists.hooks.explain = explain.from;
 
+folds();
 stats().then(() => {
   again(every.top, top);
   again(every.fleet, fleet);

@@ -26,7 +26,34 @@ export function svg(tag, attributes = {}) {
 export const name = (text, kind = "") => el("bdi", { class: `name ${kind}`.trim() }, text);
 
 // place shows where a rule is written: the file without its folders, which the title has, and the line.
-export const place = at => el("bdi", { class: "name mono", title: at }, (at || "").split("/").pop());
+export function place(at) {
+  const [, file, line] = (at || "").split("/").pop().match(/^(.*?)(:\d+)?$/);
+  return el("bdi", { class: "name mono", title: at }, file, line ? el("span", { class: "whole" }, line) : null);
+}
+
+// time shows a time in UTC, as the command does; its title has the local time. from is the first character that is shown.
+export function time(at, from = 0) {
+  if (!at) return "";
+  const date = new Date(at);
+  return el("time", { datetime: at, title: date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" }) }, date.toISOString().replace(/\.\d+Z$/, "Z").slice(from));
+}
+
+const room = matchMedia("(min-width: 40.01rem)"); // for open folds
+
+// folds opens the folded parts of the page where there is room, and the one that a link leads to.
+export function folds() {
+  const suit = () => { for (const one of document.querySelectorAll(".fold, .part")) one.open = room.matches; };
+  room.addEventListener("change", suit);
+  suit();
+  addEventListener("hashchange", () => unfold(location.hash.slice(1)));
+  for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", () => unfold(link.hash.slice(1)));
+  unfold(location.hash.slice(1));
+}
+
+export const unfold = id => $(id)?.querySelector(":scope > details.fold")?.setAttribute("open", "");
+
+// fold is a part of a list that is folded where there is little room.
+export const fold = (title, note, ...children) => el("details", { class: "part", open: room.matches }, el("summary", {}, title, " ", el("span", { class: "quiet" }, note)), ...children);
 
 export const fill = (node, ...children) => node.replaceChildren(...children.filter(child => child !== null && child !== undefined));
 
@@ -67,6 +94,13 @@ export function limitText(limit) {
   if (limit.unlimited) return "unlimited";
   const burst = limit.burst && limit.burst !== limit.count ? `, burst ${limit.burst}` : "";
   return `${limit.count} per ${short(limit.per)}${burst}`;
+}
+
+// leftText says what is left of a limit, and when more comes: a window ends, and a bucket or a sliding window fills.
+export function leftText(left, limit, reset) {
+  const most = limit.burst || limit.count, share = `${left} of ${most}`;
+  if (limit.algorithm === "fixed_window" && reset) return `${share}, ends in ${span(reset)}`;
+  return left >= most || !reset ? share + (left >= most ? ", full" : "") : `${share}, full in ${span(reset)}`;
 }
 
 // short leaves out the zeros of a duration: 1h0m0s is 1h.

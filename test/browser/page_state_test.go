@@ -74,7 +74,7 @@ func TestPageShowsAFleetThatDisagrees(t *testing.T) {
 		}
 		return nil
 	})
-	w.tab.Await(t, inside("notices", "Degraded: redis: breaker"))
+	w.tab.Await(t, inside("notices", "Redis does not decide"))
 }
 
 // TestPageWeighsLittle loads the page and adds up what comes over the wire until it shows numbers, rules and the fleet.
@@ -144,7 +144,7 @@ func TestPageCanBeRead(t *testing.T) {
 	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+servers.StartRedis(t).Addr))
 	w.fill(t)
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int{1280, 800, 360} {
+		for _, width := range []int{1920, 1280, 375} {
 			w.tab.Screen(t, width, 800, scheme)
 			var seen struct {
 				Least, Page float64

@@ -75,9 +75,15 @@ func dial(t *testing.T, address string) ratelimitv3.RateLimitServiceClient {
 // ask asks for a user over gRPC, and reports whether the request may pass.
 func (w *world) ask(t *testing.T, user string) bool {
 	t.Helper()
+	return w.askIn(t, "shop", user)
+}
+
+// askIn is ask in a domain.
+func (w *world) askIn(t *testing.T, domain, user string) bool {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	answer := must.Get(w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
+	answer := must.Get(w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: domain,
 		Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}},
 		}}))(t)
@@ -168,7 +174,7 @@ func TestPageShowsWhatIsRefused(t *testing.T) {
 	w.tab.Evaluate(t,
 		`({ Title: document.title, Images: document.querySelectorAll("main img, main script, main iframe").length,
 		Rules: [...document.querySelectorAll("#refusal-list li")].filter(
-			li => li.textContent.includes("refused by per-user")).length,
+			li => li.textContent.includes(" / per-user / shop1 × refused")).length,
 		Seen: (Date.now() - Date.parse(document.querySelector("#refusal-list time").dateTime)) / 1000 })`, &shown)
 	if shown.Title != "Spillway" || shown.Images != 0 || shown.Rules != 2 {
 		t.Errorf("a client's name is not shown as text: %+v", shown)
@@ -233,7 +239,7 @@ func TestPageBlocksAClientByKeyboard(t *testing.T) {
 	w.tab.Await(t, `document.getElementById("confirm").open`)
 	w.tabTo(t, `document.activeElement.id === "block-reason"`)
 	w.tab.Type(t, "Contact support.")
-	w.tab.Await(t, inside("confirm-what", "All requests of user mallory are refused, until it is unblocked."))
+	w.tab.Await(t, inside("confirm-what", "All requests of user mallory in the domain shop are refused, until"))
 	w.tab.Await(t, inside("confirm-what", "The client is told: Contact support."))
 	w.tab.Press(t, "Enter") // leads to the button, and does not press it
 	w.tab.Await(t, `document.activeElement.id === "confirm-yes" && document.getElementById("confirm").open`)
@@ -257,7 +263,7 @@ func TestPageBlocksAClientByKeyboard(t *testing.T) {
 	w.tab.Await(t, inside("left", "It is blocked"))
 	w.tab.Await(t, inside("refusal-list", "blocked"))
 	w.click(t, "[data-change=unblock]")
-	w.tab.Await(t, inside("confirm-what", "The block of user mallory ends."))
+	w.tab.Await(t, inside("confirm-what", "The block of user mallory in the domain shop ends."))
 	w.tab.Press(t, "Escape")
 	w.tab.Await(t, `!document.getElementById("confirm").open`)
 	if w.ask(t, "mallory") {
@@ -293,11 +299,12 @@ func TestPageOperates(t *testing.T) {
 	w.click(t, "#refusal-list button")
 	w.tab.Await(t, inside("left", "0 of 3"))
 	for _, c := range []struct{ change, field, value, will, then string }{
-		{"reset", "", "", "of user alice become full", "3 of 3"},
-		{"tier", "tier-name", "gold", "The tier of user alice becomes gold", "It has the tier gold"},
-		{"pardon", "", "", "cool-downs of user alice end", "It has the tier gold"},
-		{"block", "block-for", "10m", "All requests of user alice are refused, until ", "It is blocked"},
-		{"unblock", "", "", "The block of user alice ends", "It has the tier gold"},
+		{"reset", "", "", "of user alice in the domain shop become full", "3 of 3"},
+		{"tier", "tier-name", "gold", "The tier of user alice in the domain shop becomes gold", "It has the tier gold"},
+		{"pardon", "", "", "cool-downs of user alice in the domain shop end", "It has the tier gold"},
+		{"block", "block-for", "10m", "All requests of user alice in the domain shop are refused, until ",
+			"It is blocked"},
+		{"unblock", "", "", "The block of user alice in the domain shop ends", "It has the tier gold"},
 	} {
 		w.click(t, "[data-change="+c.change+"]")
 		if c.field != "" {

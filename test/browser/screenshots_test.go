@@ -31,8 +31,8 @@ var shots = []struct {
 	name, scheme  string
 	width, height int
 }{
-	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720},
-	{"page-phone.png", "light", 360, 1500},
+	{"page-light.png", "light", 1280, 1400}, {"page-dark.png", "dark", 1920, 1200},
+	{"page-phone.png", "light", 375, 1500}, {"page-phone-dark.png", "dark", 375, 1500},
 }
 
 const mostShot = 150 << 10 // bytes
@@ -77,8 +77,13 @@ func TestScreenshots(t *testing.T) {
 	for _, shot := range shots {
 		w.tab.Screen(t, shot.width, shot.height, shot.scheme)
 		w.tab.Await(t, "innerWidth === "+fmt.Sprint(shot.width))
+		w.tab.Await(t, fmt.Sprintf("document.querySelector('#rules > details').open === %t", shot.width > 640))
 		keep(t, shot.name, w.tab.Shot(t))
 	}
+	redis.Kill(t)
+	w.tab.Screen(t, 1280, 560, "light")
+	w.tab.Await(t, inside("notices", "Redis does not decide")+" && "+inside("tile-breaker", "open"))
+	keep(t, "page-outage.png", w.tab.Shot(t))
 }
 
 // keep writes a picture into the folder that -screenshots names, if there is one, and checks the one of docs/.

@@ -207,8 +207,8 @@ func (t *tally) name() string {
 		return "malformed or too large"
 	case e.Account != "":
 		return e.Rule + " " + e.Account
-	case e.Tree || e.Name == "" || e.Name == e.Rule:
-		return e.Title()
+	case e.Name == "" || e.Name == e.Rule:
+		return e.Rule
 	default:
 		return e.Rule + "/" + e.Name
 	}

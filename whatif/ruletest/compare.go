@@ -91,14 +91,10 @@ func by(v *engine.Verdict) string {
 	return nameOf(e)
 }
 
-// nameOf is the rule's name; a limit of a tree goes by its own name, where it has one; a limit of an account by its
-// kind and name.
+// nameOf is the rule's name; a limit of an account goes by its kind and name.
 func nameOf(e *descriptors.Effect) string {
-	switch {
-	case e.Account != "":
+	if e.Account != "" {
 		return e.Rule + " " + e.Account
-	case e.Tree:
-		return e.Title()
 	}
 	return e.Rule
 }

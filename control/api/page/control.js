@@ -1,7 +1,7 @@
 // The page of the control: what is in force, and the lists of one domain.
-import { $, el, fill, name, say, since, table } from "./dom.js";
+import { $, el, fill, folds, name, say, since, table, time } from "./dom.js";
 import { get, useToken, hasToken } from "./api.js";
-import { base, caller, chosen, choose, rank, when } from "./world.js";
+import { base, caller, chosen, choose, rank } from "./world.js";
 import * as versions from "./versions.js";
 import * as users from "./users.js";
 import * as keys from "./keys.js";
@@ -68,7 +68,7 @@ async function refresh() {
 async function audit() {
   const { entries } = await get(`/v1/audit?domain=${encodeURIComponent($("domain").value)}&limit=20`);
   fill($("audit-list"), table("Last changes", ["when", "who", "what", "of"], entries.map(e => [
-    when(e.at), name(e.who), e.action.replaceAll("_", " "), [`${e.kind} `, name(e.name)]])));
+    time(e.at), name(e.who), e.action.replaceAll("_", " "), [`${e.kind} `, name(e.name)]])));
 }
 
 // again calls a function for ever, so long after it has ended. It rests while the page is not seen.
@@ -95,6 +95,7 @@ $("domain").addEventListener("change", () => {
   look();
 });
 base.changed = look;
+folds();
 again(every.look, look);
 again(every.usage, async () => {
   if (document.body.dataset.state === "live" && $("domain").value) await usage.show().catch(failed);

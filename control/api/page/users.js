@@ -1,7 +1,7 @@
 // Users: search, tier, quota, and what they used of it.
-import { $, el, fill, name, say, table, count } from "./dom.js";
+import { $, el, fill, name, say, table, time, count } from "./dom.js";
 import { get } from "./api.js";
-import { inTurn, path, when } from "./world.js";
+import { inTurn, path } from "./world.js";
 
 const page = 25, most = 1000; // users that one question asks for
 
@@ -33,8 +33,8 @@ async function find(after, limit = page) {
 
 function row(u) {
   const quotas = [[u.quota_hour, "an hour"], [u.quota_day, "a day"], [u.quota_month, "a month"]].filter(([n]) => n).map(([n, per]) => `${count(n)} ${per}`);
-  const blocked = u.blocked ? el("span", { class: "pill bad" }, u.blocked_until ? `until ${when(u.blocked_until)}` : "for ever") : null;
-  return [name(u.name), name(u.tier || ""), quotas.join(", ") || el("span", { class: "quiet" }, "those of the tier"), el("span", { "data-used": u.name }), when(u.last_request_at),
+  const blocked = u.blocked ? el("span", { class: "pill bad" }, ...(u.blocked_until ? ["until ", time(u.blocked_until)] : ["for ever"])) : null;
+  return [name(u.name), name(u.tier || ""), quotas.join(", ") || el("span", { class: "quiet" }, "those of the tier"), el("span", { "data-used": u.name }), time(u.last_request_at),
     [blocked, u.block_reason ? [" ", name(u.block_reason)] : null].flat().filter(Boolean)];
 }
 

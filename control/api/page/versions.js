@@ -1,7 +1,7 @@
 // Versions of the rules: which is in force, what a change means, and roll back.
-import { $, el, fill, name, say, table } from "./dom.js";
+import { $, el, fill, name, say, table, time } from "./dom.js";
 import { get, change } from "./api.js";
-import { chosen, confirm, may, path, when } from "./world.js";
+import { chosen, confirm, may, path } from "./world.js";
 
 const shownMost = 50;
 
@@ -11,7 +11,7 @@ export async function show() {
   say($("versions-note"), versions.length === shownMost ? `The newest ${shownMost} are listed.` : "");
   fill($("version-list"), table("Versions", ["version", "rules", "made by", "when", "note", ""], versions.map(v => [
     [`${v.version} `, v.version === now ? el("span", { class: "pill good" }, "in force") : null].filter(Boolean),
-    String(v.rules), name(v.created_by), when(v.created_at), name(v.note), buttons(v, now)])));
+    String(v.rules), name(v.created_by), time(v.created_at), name(v.note), buttons(v, now)])));
 }
 
 function buttons(v, now) {
@@ -49,7 +49,7 @@ async function publish(v) {
     what = [el("p", { class: "notice warn" }, wrong.message)];
   }
   confirm({
-    title: [`Publish version ${v.version} of `, name(v.domain)], button: "Publish", note: "Why, for the audit",
+    title: [`Publish version ${v.version}`], button: "Publish", note: "Why, for the audit",
     what: [el("p", {}, `Version ${v.version} takes the place of ${before?.version ? "version " + before.version : "nothing"}, on every sidecar within a second.`), ...what],
     act: async note => {
       await change("PUT", path("published"), note ? { version: v.version, note } : { version: v.version }, before?.publication);

@@ -1,5 +1,5 @@
 // What all parts of the page know: the domain, the caller, and the dialog that asks before a change.
-import { $, el, fill, say } from "./dom.js";
+import { $, el, fill, name, say } from "./dom.js";
 
 const roles = ["none", "viewer", "operator", "admin"];
 
@@ -35,15 +35,14 @@ let before = Promise.resolve();
 // inTurn is a function that begins when those before it have ended, so that a list is not changed by two at once.
 export const inTurn = what => () => before = before.catch(() => {}).then(what);
 
-export const when = at => at ? new Date(at).toLocaleString() : "";
-
 let make = null;
 
 // confirm asks before a change. What will happen is shown as elements; act makes the change, and gets the note.
-export function confirm({ title, button, what, note, act }) {
+export function confirm({ title, button, harms, what, note, act }) {
   make = act;
-  fill($("confirm-title"), ...title);
+  fill($("confirm-title"), ...title, " of the domain ", name($("domain").value));
   say($("confirm-yes"), button);
+  $("confirm-yes").className = harms ? "danger" : "main";
   $("confirm-yes").disabled = false;
   fill($("confirm-fields"), note ? el("p", { class: "full" }, el("label", { for: "confirm-note" }, note), el("input", { id: "confirm-note", spellcheck: "false", autocomplete: "off", maxlength: 1000 })) : null);
   fill($("confirm-what"), ...what);
