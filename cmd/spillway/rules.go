@@ -301,8 +301,8 @@ func showCanary(s *session, _ []string) {
 	s.print(o, func() {
 		s.line("%s: version %d is a canary on %d %% of the sidecars, by their names", plain(s.domain),
 			whole(o, "publication.canary"), whole(o, "publication.share"))
-		s.table(rows, columns(`VERSION version | CANARY canary | SIDECARS sidecars | REQUESTS requests | REFUSED refused |
-			SHARE :refusedShare`))
+		s.table(rows, columns(`VERSION version | CANARY canary | SIDECARS sidecars | REQUESTS requests |
+			REFUSED refused | SHARE :refusedShare`))
 	})
 }
 

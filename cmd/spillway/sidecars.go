@@ -15,7 +15,8 @@ import (
 func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
-		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | CANARY :canariesOf | LOADED loaded:when |
+		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | CANARY :canariesOf |
+			LOADED loaded:when |
 			STARTED started:when | DEGRADED degraded bad | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,

@@ -174,8 +174,8 @@ func (a *API) canary(ctx context.Context, in *inDomain) (*CanaryView, error) {
 		view.Versions, err = a.Publisher.Trials(ctx, p)
 	}
 	if err != nil {
-		return nil, httpapi.NewProblem(http.StatusServiceUnavailable, "Redis does not answer, and has the cards of the "+
-			"sidecars: try again")
+		return nil, httpapi.NewProblem(http.StatusServiceUnavailable, "Redis does not answer, and has the cards of "+
+			"the sidecars: try again")
 	}
 	return view, nil
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // TestACanaryIsTriedBySomeSidecars publishes a stricter version to half of the sidecars, as their names choose: those
-// refuse more, and the command compares the two. A larger share takes more sidecars in and none out; a roll back ends the
-// canary everywhere, and a publication puts it into force everywhere.
+// refuse more, and the command compares the two. A larger share takes more sidecars in and none out; a roll back ends
+// the canary everywhere, and a publication puts it into force everywhere.
 func TestACanaryIsTriedBySomeSidecars(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	for _, name := range []string{trier(t, 0, 30), trier(t, 30, 60), trier(t, 60, 99)} {
@@ -59,7 +59,9 @@ func trier(t *testing.T, from, to int) string {
 	t.Helper()
 	for i := range 10_000 {
 		name := fmt.Sprint("sidecar-", i)
-		uses := func(share int) bool { return (rules.Document{Version: 1, Canary: 2, Share: share}).For(name).Version == 2 }
+		uses := func(share int) bool {
+			return (rules.Document{Version: 1, Canary: 2, Share: share}).For(name).Version == 2
+		}
 		if uses(to) && !uses(from) {
 			return name
 		}
