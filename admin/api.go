@@ -37,12 +37,14 @@ type API struct {
 	Counted func() StatsView // since the start; who asks, the time and the rules are filled in here
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
 	// count themselves of the keys that it made full.
-	Forget     func(ctx context.Context, touched, reset []string) error
-	Top        *live.Top                                        // nil: keys are not ranked
-	TopOfAll   TopOfAll                                         // required with Top
-	Sidecars   func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
-	Events     *live.Feed
-	EventsRole httpapi.Role    // that events need; NoRole: they are not served
+	Forget   func(ctx context.Context, touched, reset []string) error
+	Top      *live.Top                                        // nil: keys are not ranked
+	TopOfAll TopOfAll                                         // required with Top
+	Sidecars func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
+	Events   *live.Feed
+	// Decision finds a decision that a sidecar has kept, nil: none of those that answer. Required.
+	Decision   func(ctx context.Context, id string) (found *live.Decision, missing []string, err error)
+	EventsRole httpapi.Role    // that events and decisions need; NoRole: they are not served
 	Stopping   <-chan struct{} // closed when streams have to end
 
 	Log *slog.Logger     // gets a line for each change
@@ -95,6 +97,11 @@ func (a *API) addReads(api *httpapi.API) {
 		"A stream of server-sent events: `refusal` with an Event, and `dropped` with a count where "+
 			"some were left out. At most 100 events a second.")
 	events.Role = a.EventsRole
+	decision := get("/v1/decision", "Why was this request refused?",
+		"Looks up a refusal, or a decision that was made without the shared store, of the last minutes, on all "+
+			"sidecars that share the store. Of a flood, a sample is kept. It has the role of ADMIN_EVENTS.")
+	decision.Role = a.EventsRole
+	httpapi.Add(api, decision, a.decision)
 	httpapi.AddStream[httpapi.None, live.Event](api, events, a.events)
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
@@ -175,7 +176,7 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter) []Counte
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
-			Rule: e.Rule, Name: e.Title(), Who: owners(e, asked[i].Key), At: place(e.At()), Scope: e.Scope,
+			Rule: e.Rule, Name: e.Title(), Who: owners(e, asked[i].Key), At: live.Place(e.At()), Scope: e.Scope,
 			Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
 			State: stateOf(&asked[i].Limit, d.Remaining), ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
 		}

@@ -35,3 +35,34 @@ func (a *API) events(ctx context.Context, _ *httpapi.None, out *httpapi.Stream) 
 	}, reader.Over, a.Stopping)
 	return nil
 }
+
+// decisionRequest names a decision.
+type decisionRequest struct {
+	// the id, as answers have it as x-ratelimit-decision, or the request's x-request-id, where the door sees that
+	ID string `query:"id" in:"1..256"`
+}
+
+// decision serves GET /v1/decision.
+func (a *API) decision(ctx context.Context, in *decisionRequest) (*live.Decision, error) {
+	if a.EventsRole == httpapi.NoRole {
+		return nil, httpapi.NewProblem(http.StatusNotFound, "ADMIN_EVENTS is off")
+	}
+	if in.ID == "" {
+		return nil, httpapi.Cannot("id is missing: answers have it as x-ratelimit-decision")
+	}
+	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	defer cancel()
+	found, missing, err := a.Decision(ctx, in.ID)
+	switch {
+	case found != nil:
+		return found, nil
+	case err != nil:
+		return nil, httpapi.NewProblem(http.StatusServiceUnavailable,
+			"this sidecar has not kept a decision %q, and the others cannot be asked: %v", in.ID, err)
+	case len(missing) > 0:
+		return nil, httpapi.NewProblem(http.StatusNotFound,
+			"no sidecar that answers has kept a decision %q; %d did not answer", in.ID, len(missing))
+	}
+	return nil, httpapi.NewProblem(http.StatusNotFound,
+		"no sidecar has kept a decision %q: they keep refusals for some minutes, and a sample of a flood", in.ID)
+}

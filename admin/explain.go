@@ -3,10 +3,10 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
@@ -212,9 +212,9 @@ func (x *Explained) take(how *descriptors.Explanation) {
 	x.Factor = how.Factor
 	for _, one := range how.Considered {
 		x.Considered = append(x.Considered, ConsideredView{
-			What: one.What, Name: one.Name, At: place(one.At), Scope: one.Scope, Action: one.Action,
+			What: one.What, Name: one.Name, At: live.Place(one.At), Scope: one.Scope, Action: one.Action,
 			Pattern: one.Pattern, Reading: one.Reading,
-			Descriptor: known(one.Descriptor), Won: one.Won, BeatenBy: one.BeatenBy, BeatenAt: place(one.BeatenAt),
+			Descriptor: known(one.Descriptor), Won: one.Won, BeatenBy: one.BeatenBy, BeatenAt: live.Place(one.BeatenAt),
 			Because: one.Because,
 		})
 	}
@@ -226,19 +226,6 @@ func known(descriptor int) *int {
 		return nil
 	}
 	return &descriptor
-}
-
-// place is where something was written.
-func place(at descriptors.Pos) string {
-	switch {
-	case at == descriptors.Pos{}:
-		return ""
-	case at.File == "":
-		return fmt.Sprintf("line %d", at.Line)
-	case at.Line == 0:
-		return at.File
-	}
-	return fmt.Sprintf("%s:%d", at.File, at.Line)
 }
 
 // clientOf is who a request over HTTP was taken for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
@@ -136,7 +137,7 @@ func publishedViews(all []rules.Merged, domain string) []PublishedView {
 
 func ruleView(e *descriptors.Effect) RuleView {
 	view := RuleView{
-		Rule: e.Rule, Name: e.Name, At: place(e.At()), Scope: e.Scope, Match: e.Match(),
+		Rule: e.Rule, Name: e.Name, At: live.Place(e.At()), Scope: e.Scope, Match: e.Match(),
 		Action: e.Action.String(), Tree: e.Tree, Account: e.Account, Paid: e.PostPaid(),
 		Mode: modes[e.Mode], Reason: e.Reason, Until: e.Until, Failure: e.OnFailure.String(),
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Migrate bool              // Run brings the schema of the database to what this program needs, first
 	Archive *archive.Archiver // where old events go; nil: they stay in the database
 	Log     *slog.Logger
+	// how long usage by hour, usage by day and lines of the audit stay
+	KeepHours, KeepDays, KeepAudit time.Duration
 }
 
 // What peers may hold of the control through connections, before it knows who they are.
@@ -105,6 +107,7 @@ func (c *Control) lead() {
 	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: names, Log: c.cfg.Log})
 	c.copier = copier.New(copier.Config{
 		Connect: c.database.Connect, Redis: c.redis, Keys: c.names, Log: c.cfg.Log,
+		Keep: copier.Keep{Hours: c.cfg.KeepHours, Days: c.cfg.KeepDays, Audit: c.cfg.KeepAudit},
 	})
 	eraser := &erase.Eraser{
 		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: names, Archive: c.cfg.Archive,

@@ -56,7 +56,7 @@ type Config struct {
 }
 
 // Observer sees each verdict before its door does, and all that the verdict carries. It must not block, nor keep what
-// it gets. A panic of it changes neither the verdict nor what other observers see.
+// it gets, and changes nothing but its ID. A panic of it changes neither the verdict nor what other observers see.
 type Observer func(ctx context.Context, req *descriptors.Request, v *Verdict)
 
 // Engine decides requests under the rule set in use. It is safe for concurrent use.

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"net/http"
+	"strconv"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 )
@@ -47,6 +48,7 @@ type Conclusion struct {
 	// Effect is the limit, block or allow that decided the request: the one that refuses, else the one that is
 	// reported, else the first that applies, or nil.
 	Effect *descriptors.Effect
+	ID     ID // by which the decision can be looked up; an observer sets it
 }
 
 // Conclude fills in the conclusion.
@@ -101,4 +103,32 @@ func (v *Verdict) refusalStatus() int {
 		return status
 	}
 	return own
+}
+
+// ID is the number of a decision that can be looked up. The decision has none where it is zero.
+type ID uint64
+
+// idDigits are those of an ID.
+const idDigits = "0123456789abcdef"
+
+// Append appends the 16 digits of the ID.
+func (i ID) Append(b []byte) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, idDigits[i>>shift&15])
+	}
+	return b
+}
+
+// String returns the 16 digits of the ID, and nothing for none.
+func (i ID) String() string {
+	if i == 0 {
+		return ""
+	}
+	return string(i.Append(nil))
+}
+
+// ParseID reads what Append has written.
+func ParseID(text string) (ID, error) {
+	n, err := strconv.ParseUint(text, 16, 64)
+	return ID(n), err
 }

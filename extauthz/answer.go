@@ -66,7 +66,8 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 	b = appendStatus(b, o)
 	if o.code == codeOK {
 		b, mark := wire.Begin(b, answerOK)
-		b = s.appendLimit(b, place{field: okResponseHeaders, overwrite: true}, v, nil)
+		at := place{field: okResponseHeaders, overwrite: true}
+		b = at.appendID(s.appendLimit(b, at, v, nil), v, nil)
 		return appendMetadata(wire.End(b, mark), o, v)
 	}
 	b, mark := wire.Begin(b, answerDenied)
@@ -107,7 +108,7 @@ func (s *Service) appendDenial(b []byte, req *descriptors.Request, v *engine.Ver
 	if d.wait > 0 && !d.response.Carries("retry-after") {
 		b = at.appendCount(b, "retry-after", d.wait)
 	}
-	b = s.appendLimit(b, at, v, d.response)
+	b = at.appendID(s.appendLimit(b, at, v, d.response), v, d.response)
 	if d.response != nil {
 		for _, h := range d.response.Headers {
 			b = at.appendHeader(b, h.Name, h.Value)

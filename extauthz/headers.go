@@ -25,6 +25,15 @@ func (p place) appendCount(b []byte, name string, n uint64) []byte {
 	return p.endHeader(strconv.AppendUint(b, n, 10), option, header, text)
 }
 
+// appendID writes the id of a decision that can be looked up.
+func (p place) appendID(b []byte, v *engine.Verdict, own *descriptors.Response) []byte {
+	if v.ID == 0 || own.Carries(wire.DecisionHeader) {
+		return b
+	}
+	b, option, header, text := p.beginHeader(b, wire.DecisionHeader)
+	return p.endHeader(v.ID.Append(b), option, header, text)
+}
+
 // appendLimit writes the headers about the limit that the verdict reports, in the domain's style. A response's own
 // header of the same name wins, because Envoy would send both.
 func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descriptors.Response) []byte {

@@ -28,8 +28,8 @@ func (s *usageSource) collect(w *writer) bool {
 		stripe.mu.Unlock()
 		p := s.page
 		w.taken += int64(p.rows())
-		w.dropped += p.dropped[identities] + p.dropped[endpoints] + p.dropped[keys]
-		for list, t := range [3]*table{p.identities, p.endpoints, p.keys} {
+		for list, t := range p.tables() {
+			w.dropped += p.dropped[list]
 			for at := range t.rows {
 				s.addRow(w, list, t, at)
 				if !w.ship(entryBytes) {
@@ -75,7 +75,11 @@ func (s *usageSource) addRow(w *writer, list int, t *table, at int) {
 				row.Latency.Buckets = append(row.Latency.Buckets, Bucket{Index: i, N: int64(n)})
 			}
 		}
-	case identities:
+	case caches:
+		row = Row{Minute: row.Minute, Domain: row.Domain, Name: "denials", Hits: r.requests, Misses: r.cost}
+	case calls:
+		row.Name, row.Rule, row.Endpoint = w.names.of(r.kind, value), "", string(rule)
+	case identities, tenants:
 		row.Name = w.names.of(r.kind, value)
 		if outcome == r.outcome {
 			whole := row
@@ -96,10 +100,14 @@ func (s *usageSource) addRests(w *writer) {
 		for of := range s.page.rest[list] {
 			for outcome, r := range s.page.rest[list][of] {
 				if r.requests != 0 || r.cost != 0 {
-					w.add(list, &Row{
+					row := Row{
 						Minute: int64(r.minute), Domain: Others, Rule: [...]string{"", Others}[of], Name: Others,
 						Outcome: outcomeWord(uint8(outcome)), Requests: r.requests, Cost: r.cost,
-					})
+					}
+					if list == calls {
+						row.Endpoint = Others
+					}
+					w.add(list, &row)
 				}
 			}
 		}

@@ -15,9 +15,15 @@ import (
 // Bounds of the memory. TestTheMemoryIsBounded adds it up.
 const (
 	stripes      = 8
-	identityRows = 8 << 10   // of a stripe
-	identityText = 416 << 10 // bytes of a stripe
-	endpointRows = 192       // of a stripe
+	identityRows = 6 << 10   // of a stripe
+	identityText = 312 << 10 // bytes of a stripe
+	tenantRows   = 512
+	tenantText   = 24 << 10
+	callRows     = 1536
+	callText     = 112 << 10
+	denialRows   = 64
+	denialText   = 4 << 10
+	endpointRows = 192 // of a stripe
 	endpointText = 20 << 10
 	keyRows      = 1 << 10
 	keyText      = 40 << 10
@@ -35,12 +41,14 @@ const (
 // page is what one stripe collects until it is taken.
 type page struct {
 	identities *table
+	tenants    *table // the rows of tenants, of whoever asked
+	calls      *table // of users and API keys to endpoints: the rule of a row is the endpoint, the minute its hour
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
-	rest       [2]rests            // what has no row: of identities and of endpoints
-	// rows without room: of identities and of endpoints, which were folded, and of keys
-	dropped [3]int64
+	denials    *table              // of domains: requests is what remembered refusals answered, cost what they did not
+	rest       [keys]rests         // what has no row, by the list of an entry
+	dropped    [caches + 1]int64   // rows without room, likewise; all but those of keys and caches were folded
 }
 
 // rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
@@ -52,39 +60,70 @@ type restRow struct {
 }
 
 func newPage() *page {
-	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
-		keys: newTable(keyRows, keyText)}
+	p := &page{identities: newTable(identityRows, identityText), tenants: newTable(tenantRows, tenantText),
+		calls: newTable(callRows, callText), endpoints: newTable(endpointRows, endpointText),
+		keys: newTable(keyRows, keyText), denials: newTable(denialRows, denialText)}
 	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
 	return p
 }
 
 func (p *page) bytes() int64 {
-	return p.identities.bytes() + p.endpoints.bytes() + p.keys.bytes() + int64(len(p.latencies))*histogram*4
+	n := int64(len(p.latencies)) * histogram * 4
+	for _, t := range p.tables() {
+		n += t.bytes()
+	}
+	return n
+}
+
+// tables returns the tables, by the list of an entry that their rows are in.
+func (p *page) tables() [caches + 1]*table {
+	return [caches + 1]*table{p.identities, p.tenants, p.calls, p.endpoints, p.keys, p.denials}
 }
 
 // rows returns how many rows the page has.
-func (p *page) rows() int { return len(p.identities.rows) + len(p.endpoints.rows) + len(p.keys.rows) }
+func (p *page) rows() (n int) {
+	for _, t := range p.tables() {
+		n += len(t.rows)
+	}
+	return n
+}
 
 // empty forgets all, and keeps the memory.
 func (p *page) empty() {
 	clear(p.latencies[:len(p.endpoints.rows)])
-	p.identities.empty()
-	p.endpoints.empty()
-	p.keys.empty()
-	p.rest, p.dropped = [2]rests{}, [3]int64{}
+	for _, t := range p.tables() {
+		t.empty()
+	}
+	p.rest, p.dropped = [keys]rests{}, [caches + 1]int64{}
 }
 
-// identity adds to the row of an identity.
-func (s *stripe) identity(k key, n amount) {
-	p := s.page
-	if p.identities.add(&k, n, foldedPart) >= 0 {
+// add adds to the row of a key in the table of a list, or to that of others.
+func (s *stripe) add(list int, t *table, k key, n amount) {
+	if t.add(&k, n, foldedPart) >= 0 {
 		return
 	}
-	p.dropped[identities]++
-	s.dropped[identities].Add(1)
+	s.page.dropped[list]++
+	s.dropped[list].Add(1)
 	k = k.of(folded, Others)
-	if p.identities.add(&k, n, 0) < 0 {
-		p.rest[identities].addRest(&k, n)
+	if list == calls {
+		k = k.under(Others, false)
+	}
+	if t.add(&k, n, 0) >= 0 {
+		return
+	}
+	if list == calls {
+		k.rule = ""
+	}
+	s.page.rest[list].addRest(&k, n)
+}
+
+// identity adds a decision to the rows of an identity, or of a tenant: one for each rule.
+func (s *stripe) identity(list int, t *table, k key, d *Decided) {
+	if len(d.Rules) == 0 {
+		s.add(list, t, k, amount{requests: d.Requests, cost: d.Cost})
+	}
+	for i := range d.Rules {
+		s.add(list, t, k.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
 	}
 }
 
@@ -97,6 +136,16 @@ func (s *stripe) key(k key, d *Decided) {
 	if s.page.keys.add(&k, n, 0) < 0 {
 		s.page.dropped[keys]++
 		s.dropped[keys].Add(1)
+	}
+}
+
+// denials adds to the row of a domain. Without room the answers are missing in the total of the cache.
+func (s *stripe) denials(k key, d *Decided) {
+	k.outcome = 0
+	k = k.of(NoKind, "")
+	if s.page.denials.add(&k, amount{requests: d.Known, cost: d.Unknown}, 0) < 0 {
+		s.page.dropped[caches]++
+		s.dropped[caches].Add(1)
 	}
 }
 
@@ -183,25 +232,33 @@ func (c *collector) note(d *Decided) {
 		minute: uint32(d.At.Unix() / 60), outcome: uint8(min(d.Outcome, engine.Outcomes-1)),
 		domain: domain, domainHash: maphash.String(seed, domain),
 	}.of(kind, Short(d.Identity))
-	ruled := k.under(cut(d.Rule, maxName), false)
-	s := &c.stripes[k.valueHash%stripes]
-	s.mu.Lock()
-	if len(d.Rules) == 0 {
-		s.identity(k, amount{requests: d.Requests, cost: d.Cost})
-	}
-	for i := range d.Rules {
-		s.identity(ruled.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
-	}
-	much := s.page.identities.half()
-	manyEvents := d.Event != nil && s.event(d)
-	s.mu.Unlock()
+	much, manyEvents := c.stripes[k.valueHash%stripes].note(d, k)
 	if d.Key != "" && d.Requests > 0 {
 		much = c.noteKey(d, k) || much
 	}
-	c.noteEndpoint(d, ruled, much)
+	if d.Tenant != "" {
+		much = c.noteTenant(d, k) || much
+	}
+	c.noteEndpoint(d, k.under(cut(d.Rule, maxName), false), much)
 	if manyEvents {
 		wake(c.wakes[1])
 	}
+}
+
+// note adds a decision to the rows of its identity, and to the events if it is one. It reports whether there are many.
+func (s *stripe) note(d *Decided, k key) (much, manyEvents bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity(identities, s.page.identities, k, d)
+	if d.Endpoint != "" && (k.kind == User || k.kind == APIKey) {
+		call := k.under(cut(d.Endpoint, maxEndpoint), false)
+		call.minute -= call.minute % 60
+		s.add(calls, s.page.calls, call, amount{requests: d.Requests, cost: d.Cost})
+	}
+	if d.Known+d.Unknown > 0 {
+		s.denials(k, d)
+	}
+	return s.page.identities.half() || s.page.calls.half(), d.Event != nil && s.event(d)
 }
 
 // noteKey adds a decision to its API key, which may be in another stripe than the identity: one user may have many
@@ -214,6 +271,17 @@ func (c *collector) noteKey(d *Decided, k key) bool {
 	defer s.mu.Unlock()
 	s.key(k, d)
 	return s.page.keys.half()
+}
+
+// noteTenant adds a decision to its tenant, which may be in another stripe than the identity. It reports whether there
+// are many.
+func (c *collector) noteTenant(d *Decided, k key) bool {
+	k = k.of(Tenant, Short(d.Tenant))
+	s := &c.stripes[k.valueHash%stripes]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity(tenants, s.page.tenants, k, d)
+	return s.page.tenants.half()
 }
 
 // noteEndpoint adds a decision to its endpoint, which may be in another stripe than the identity. The key names the

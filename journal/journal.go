@@ -144,7 +144,7 @@ func (j *Journal) reportDrops() {
 			return
 		}
 		s := j.Stats()
-		now, dropped := j.cfg.Now(), s.DroppedIdentities+s.DroppedEndpoints+s.DroppedKeys+s.DroppedEvents
+		now, dropped := j.cfg.Now(), s.dropped()
 		if dropped > reported && (at.IsZero() || now.Sub(at) >= reportEvery) {
 			j.cfg.OnDrop(dropped - reported)
 			reported, at = dropped, now
@@ -176,11 +176,20 @@ type Stats struct {
 	UsageEntries      int64 `metric:"recorded_entries_total" labels:"stream=usage" help:"Entries with those rows."`
 	EventEntries      int64 `metric:"recorded_entries_total" labels:"stream=events"`
 	DroppedIdentities int64 `metric:"recorded_dropped_total" labels:"what=identity" help:"Rows without room in memory."`
+	DroppedTenants    int64 `metric:"recorded_dropped_total" labels:"what=tenant"`
+	DroppedCalls      int64 `metric:"recorded_dropped_total" labels:"what=call"`
+	DroppedCaches     int64 `metric:"recorded_dropped_total" labels:"what=cache"`
 	DroppedEndpoints  int64 `metric:"recorded_dropped_total" labels:"what=endpoint"`
 	DroppedKeys       int64 `metric:"recorded_dropped_total" labels:"what=api_key"`
 	DroppedEvents     int64 `metric:"recorded_dropped_total" labels:"what=event"`
 	Failed            int64 `metric:"recorded_failures_total" help:"Writes of entries that failed; they are retried."`
 	Bytes             int64 `metric:"recorded_memory_bytes" help:"Memory that the record takes at most."`
+}
+
+// dropped is how many rows were dropped.
+func (s *Stats) dropped() int64 {
+	return s.DroppedIdentities + s.DroppedTenants + s.DroppedCalls + s.DroppedEndpoints + s.DroppedKeys +
+		s.DroppedCaches + s.DroppedEvents
 }
 
 // Stats returns what was counted so far.
@@ -190,7 +199,9 @@ func (j *Journal) Stats() Stats {
 		UsageRows: u.rows.Load(), EventRows: e.rows.Load(), UsageEntries: u.entries.Load(),
 		EventEntries:      e.entries.Load(),
 		DroppedIdentities: c.dropped(identities), DroppedEndpoints: c.dropped(endpoints),
-		DroppedKeys: c.dropped(keys), DroppedEvents: c.dropped(singleEvents),
+		DroppedTenants: c.dropped(tenants), DroppedCalls: c.dropped(calls),
+		DroppedCaches: c.dropped(caches),
+		DroppedKeys:   c.dropped(keys), DroppedEvents: c.dropped(singleEvents),
 		Failed: u.failed.Load() + e.failed.Load(), Bytes: j.bytes,
 	}
 }

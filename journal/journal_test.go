@@ -71,6 +71,9 @@ func (r *redis) record(oneIn uint32) *Journal {
 type sums struct {
 	whole, named, cost, endpoints, events, dropped int64
 	keys, keysRefused                              int64
+	tenants, ofTenants, tenantCost, calls          int64
+	tenant, call                                   map[string]int64
+	hits, misses                                   int64
 	identities                                     map[string]int64
 	ended                                          bool
 }
@@ -80,7 +83,7 @@ func (r *redis) copy(t *testing.T) sums {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := sums{identities: map[string]int64{}}
+	s := sums{identities: map[string]int64{}, tenant: map[string]int64{}, call: map[string]int64{}}
 	for stream, entries := range r.entries {
 		last := int64(0)
 		for _, e := range entries {
@@ -117,6 +120,23 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 			s.named += row.Requests
 		}
 	}
+	for _, row := range u.Tenants {
+		if row.Rule == "" {
+			s.tenants, s.tenantCost = s.tenants+row.Requests, s.tenantCost+row.Cost
+			s.tenant[row.Name] += row.Requests
+		} else {
+			s.ofTenants += row.Requests
+		}
+	}
+	for _, row := range u.Caches {
+		if row.Domain == "shop" && row.Name == "denials" {
+			s.hits, s.misses = s.hits+row.Hits, s.misses+row.Misses
+		}
+	}
+	for _, row := range u.Calls {
+		s.calls += row.Requests
+		s.call[row.Name+" "+row.Endpoint] += row.Requests
+	}
 	for _, row := range u.Endpoints {
 		s.endpoints += row.Requests
 	}
@@ -130,6 +150,7 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 func decide(r *Journal, user string, refused bool) {
 	d := Decided{
 		At: time.Now(), Domain: "shop", Outcome: engine.Allowed, Requests: 1, Cost: 3, Kind: User, Identity: user,
+		Tenant: "of " + user, Known: 1, Unknown: 2,
 		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user,
 		Latency: time.Millisecond,
 	}
@@ -170,7 +191,9 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 		}
 		s := server.copy(t)
 		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 ||
-			s.keys != 8000 || s.keysRefused != 800 || s.dropped != 0 || !s.ended {
+			s.keys != 8000 || s.keysRefused != 800 || s.tenants != 8000 || s.ofTenants != 16000 ||
+			s.tenantCost != 24000 || s.calls != 8000 || s.hits != 8000 ||
+			s.misses != 16000 || s.dropped != 0 || !s.ended {
 			t.Errorf("the copy has %+v", s)
 		}
 		if server.errors == 0 {
@@ -205,14 +228,22 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 			t.Errorf("the copy has %d requests, %d of rules, cost %d, %d of endpoints", s.whole, s.named, s.cost,
 				s.endpoints)
 		}
+		if s.tenants != n || s.ofTenants != 2*n || s.tenantCost != 3*n || s.calls != n {
+			t.Errorf("the copy has %d requests of tenants, %d of their rules, cost %d, %d calls", s.tenants,
+				s.ofTenants, s.tenantCost, s.calls)
+		}
+		if s.tenant[Others] == 0 || s.tenant["tenant:of identity-0"] != 1 || s.call["(others) (others)"] == 0 ||
+			s.call["user:identity-0 /identity-0"] != 1 || len(s.call) < 5000 {
+			t.Errorf("%d tenants, %d requests of others, %d calls, %d of others", len(s.tenant), s.tenant[Others],
+				len(s.call), s.call["(others) (others)"])
+		}
 		if s.identities[Others] == 0 || s.identities["user:identity-0"] != 1 || len(s.identities) < 10_000 {
 			t.Errorf("%d identities, %d requests of others", len(s.identities), s.identities[Others])
 		}
 		if s.keys+stats.DroppedKeys != n || s.keys < 5000 {
 			t.Errorf("requests of %d keys are counted, and %d dropped, of %d", s.keys, stats.DroppedKeys, n)
 		}
-		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys +
-			stats.DroppedEvents; dropped != s.dropped || dropped != server.noticed[0] {
+		if dropped := stats.dropped(); dropped != s.dropped || dropped != server.noticed[0] {
 			t.Errorf("%d rows were dropped, %d were in entries, %v in the log", dropped, s.dropped, server.noticed)
 		}
 		if s.events+stats.DroppedEvents != n || stats.EventRows != s.events {
@@ -250,13 +281,15 @@ func TestManyMinutesAndDomainsHaveABound(t *testing.T) {
 		const n = 200_000
 		for i := range n {
 			r.Note(&Decided{At: time.Now().Add(time.Duration(i) * time.Minute), Domain: fmt.Sprint("domain", i),
-				Requests: 1, Cost: 2, Kind: Tenant, Identity: "t", Rules: []Charged{{"a", 1}}, Rule: "a"})
+				Requests: 1, Cost: 2, Kind: User, Identity: "u", Tenant: "t", Rules: []Charged{{"a", 1}}, Rule: "a",
+				Endpoint: "/"})
 		}
 		server.set(false, false)
 		r.Close()
 		s := server.copy(t)
-		if s.whole != n || s.cost != 2*n || s.named != n || s.endpoints != n {
-			t.Errorf("the copy has %+v", s.whole)
+		if s.whole != n || s.cost != 2*n || s.named != n || s.endpoints != n || s.tenants != n ||
+			s.tenantCost != 2*n || s.ofTenants != n || s.calls != n {
+			t.Errorf("the copy has %+v", s)
 		}
 	})
 }
@@ -303,13 +336,13 @@ func TestLongTexts(t *testing.T) {
 		long := strings.Repeat("x", 1<<20)
 		for _, identity := range []string{long, "short"} {
 			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1,
-				Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Key: long,
+				Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Key: long, Tenant: long,
 				Event: &Detail{Weight: 1, Method: long, IP: long, APIKey: long}})
 		}
 		r.Close()
 		s := server.copy(t)
 		if s.whole != 2 || s.identities["user:"+Short(long)] != 1 || s.identities["user:short"] != 1 ||
-			s.events != 2 || s.endpoints != 2 || s.keys != 2 || s.dropped != 0 {
+			s.events != 2 || s.endpoints != 2 || s.keys != 2 || s.tenants != 2 || s.calls != 2 || s.dropped != 0 {
 			t.Errorf("the copy has %+v", s)
 		}
 	})
@@ -357,9 +390,9 @@ func TestAJournalThatCannotWriteEnds(t *testing.T) {
 		pass(10 * time.Second)
 		decide(r, "bob", false)
 		began := time.Now()
-		if lost := r.Close(); lost != 10 {
-			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints, 1 of keys and 1 event of two users",
-				lost)
+		if lost := r.Close(); lost != 18 {
+			t.Errorf("%d rows were lost, want 2 of identities and of tenants, 1 of calls, of endpoints, of keys and of caches, "+
+				"and 1 event, of two users", lost)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it took %v to give up", took)

@@ -42,12 +42,15 @@ type Decided struct {
 	Cost     int64 // of the whole request, from 0
 	Kind     Kind
 	Identity string // its value, in plain
+	Tenant   string // of whoever asked, in plain
 	Rules    []Charged
 	Key      string // that the request was made with, in plain: the id of an API key, or what a mesh sends as one
 	Refused  bool
 	Rule     string // that decided, or ""
 	Endpoint string
 	Latency  time.Duration
+	Known    int64   // charges that a remembered refusal answered
+	Unknown  int64   // charges that were asked of the store, because none did
 	Event    *Detail // what the event of this decision shows besides; nil: it becomes none
 }
 
@@ -86,8 +89,9 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 	if v.Effect != nil {
 		d.Rule = v.Effect.Rule
 	}
+	d.Known, d.Unknown = remembered(v.Decisions)
 	asked := v.Attributes()
-	d.Endpoint, d.Key = asked.Endpoint, asked.APIKey
+	d.Endpoint, d.Key, d.Tenant = asked.Endpoint, asked.APIKey, asked.Tenant
 	d.Kind, d.Identity = who(asked)
 	event := Detail{}
 	if d.Requests > 0 {
@@ -107,6 +111,19 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 		d.Event = &event
 	}
 	j.collector.note(&d)
+}
+
+// remembered returns how many charges a remembered refusal answered, and how many went to the store.
+func remembered(decisions []limit.Decision) (known, unknown int64) {
+	for i := range decisions {
+		switch d := &decisions[i]; {
+		case d.Cached:
+			known++
+		case !d.Held:
+			unknown++
+		}
+	}
+	return known, unknown
 }
 
 // who returns the first identity that is known. That of an address is not made yet.

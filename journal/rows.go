@@ -12,6 +12,8 @@ const Others = "(others)"
 // added up, within an entry and over entries.
 type Rows struct {
 	Identities []Row   `json:"identities,omitempty"` // the rule "" counts whole requests, others what they charged
+	Tenants    []Row   `json:"tenants,omitempty"`    // likewise of tenants, whoever asked: they are in Identities, too
+	Calls      []Row   `json:"calls,omitempty"`      // whole requests of a user, or of a key without one, to an endpoint; by hour
 	Endpoints  []Row   `json:"endpoints,omitempty"`  // by the rule that decided
 	Keys       []Row   `json:"keys,omitempty"`       // of API keys: these requests are in Identities, too
 	Caches     []Row   `json:"caches,omitempty"`     // of the sidecar
@@ -23,7 +25,8 @@ type Row struct {
 	Minute   int64  `json:"minute"` // Unix time / 60
 	Domain   string `json:"domain,omitempty"`
 	Rule     string `json:"rule,omitempty"`
-	Name     string `json:"name,omitempty"` // "" where it is unknown, Others where they were too many
+	Name     string `json:"name,omitempty"`     // "" where it is unknown, Others where they were too many
+	Endpoint string `json:"endpoint,omitempty"` // of a call
 	Outcome  string `json:"outcome,omitempty"`
 	Requests int64  `json:"requests,omitempty"`
 	Cost     int64  `json:"cost,omitempty"`
@@ -53,6 +56,11 @@ type Event struct {
 	Weight     int64   `json:"weight,omitempty"`      // how many requests the event counts for
 }
 
+// Usage returns the lists of usage.
+func (r *Rows) Usage() [][]Row {
+	return [][]Row{r.Identities, r.Tenants, r.Calls, r.Endpoints, r.Keys, r.Caches}
+}
+
 // Marshal returns the rows as the text of an entry.
 func (r *Rows) Marshal() []byte {
 	text, err := json.Marshal(r)
@@ -67,7 +75,7 @@ func (r *Rows) Marshal() []byte {
 func Unmarshal(text []byte) (*Rows, error) {
 	r := new(Rows)
 	err := json.Unmarshal(text, r)
-	for _, list := range [][]Row{r.Identities, r.Endpoints, r.Keys, r.Caches} {
+	for _, list := range r.Usage() {
 		for i := range list {
 			if err == nil {
 				err = list[i].check()

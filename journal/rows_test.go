@@ -23,6 +23,12 @@ func someRows() *journal.Rows {
 			{Minute: 29_000_001, Domain: `a"b\c`, Rule: "é\n☃\x7f", Name: journal.Others, Outcome: "refused",
 				Requests: 1},
 		},
+		Tenants: []journal.Row{
+			{Minute: 29_000_000, Domain: "shop", Name: "tenant:acme", Outcome: "allowed", Requests: 4, Cost: 9},
+		},
+		Calls: []journal.Row{
+			{Minute: 28_999_980, Domain: "shop", Name: "user:ann", Endpoint: "/items", Outcome: "allowed", Requests: 4},
+		},
 		Endpoints: []journal.Row{
 			{Minute: 29_000_000, Domain: "shop", Rule: "reads", Name: "/items", Outcome: "allowed", Requests: 4,
 				Latency: latency},
@@ -56,6 +62,10 @@ func TestTheFormOfRows(t *testing.T) {
 	r.Identities, r.Events = r.Identities[:1], r.Events[1:]
 	const want = `{"identities":[{"minute":29000000,"domain":"shop","name":"user:ann","outcome":"allowed",` +
 		`"requests":4,"cost":9}],` +
+		`"tenants":[{"minute":29000000,"domain":"shop","name":"tenant:acme","outcome":"allowed",` +
+		`"requests":4,"cost":9}],` +
+		`"calls":[{"minute":28999980,"domain":"shop","name":"user:ann","endpoint":"/items","outcome":"allowed",` +
+		`"requests":4}],` +
 		`"endpoints":[{"minute":29000000,"domain":"shop","rule":"reads","name":"/items","outcome":"allowed",` +
 		`"requests":4,` +
 		`"latency":{"buckets":[{"i":45,"n":1},{"i":73,"n":3}]}}],` +

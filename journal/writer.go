@@ -18,6 +18,8 @@ const (
 // The lists of an entry, by their names in Rows.
 const (
 	identities = iota
+	tenants
+	calls
 	endpoints
 	keys
 	caches
@@ -25,7 +27,7 @@ const (
 	lists
 )
 
-var listNames = [lists]string{`"identities":`, `"endpoints":`, `"keys":`, `"caches":`, `"events":`}
+var listNames = [lists]string{`"identities":`, `"tenants":`, `"calls":`, `"endpoints":`, `"keys":`, `"caches":`, `"events":`}
 
 // writer appends the entries of one stream, one after the other.
 type writer struct {

@@ -25,7 +25,16 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	if v.Refused {
 		b = s.appendRefusal(b, v)
 	}
-	return b
+	return s.appendID(b, v)
+}
+
+// appendID writes the id of a decision that can be looked up.
+func (s *Service) appendID(b []byte, v *engine.Verdict) []byte {
+	if v.ID == 0 || s.config.Plain || v.Response.Carries(wire.DecisionHeader) {
+		return b
+	}
+	b, header, text := wire.BeginHeader(b, answerHeaders, wire.DecisionHeader)
+	return wire.EndHeader(v.ID.Append(b), header, text)
 }
 
 // appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A

@@ -22,6 +22,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
 		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
 		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Events: &s.reports.feed,
+		Decision: s.decision,
 		Stopping: s.serving.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
 			Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
@@ -112,6 +113,15 @@ func (s *Sidecar) access(a *httpapi.Access) error {
 	}
 	a.Tokens = file.Current
 	return nil
+}
+
+// hostName is what this machine is called.
+func hostName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
 }
 
 // card is what this sidecar shows about itself to the others.

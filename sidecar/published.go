@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -37,13 +36,7 @@ func (s *Sidecar) readPublished() ([]rules.Document, error) {
 }
 
 // name is what chooses whether this sidecar uses canaries.
-func (s *Sidecar) name() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return cmp.Or(s.cfg.Rules.Sidecar, host)
-}
+func (s *Sidecar) name() string { return cmp.Or(s.cfg.Rules.Sidecar, hostName()) }
 
 // maxTrials is how many domains with a canary a card shows.
 const maxTrials = 16

@@ -21,6 +21,7 @@ const (
 	topicCounter = "counter" // an operator's change touches the counters of some keys
 	topicReset   = "reset"   // some keys, of counters or penalties, were made full
 	topicTop     = "top"     // what the sketches hold
+	topicDecided = "decided" // a decision that is looked up
 	topicRules   = peers.TopicRules
 )
 

@@ -30,6 +30,7 @@ type reports struct {
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
 	top       *live.Top              // nil: nothing is ranked
+	recent    *live.Recent           // nil: no decision is kept
 	feed      live.Feed
 }
 
@@ -41,6 +42,9 @@ func (r *reports) Start(s *Sidecar) error {
 	}
 	if s.cfg.Admin.TopKeys > 0 {
 		r.top = live.NewTop(s.cfg.Admin.TopKeys, time.Now)
+	}
+	if s.cfg.Admin.Decisions > 0 {
+		r.recent = live.NewRecent(s.cfg.Admin.Decisions, hostName(), time.Now)
 	}
 	if m := &s.cfg.Metrics; m.SendsStatsd() {
 		r.statsd = r.telemetry.Statsd(telemetry.StatsdConfig{
@@ -115,6 +119,11 @@ func (r *reports) Stop(within func(now time.Time) time.Duration) {
 // observe adds those who see the verdicts: metrics, live page, journal, traces and the log of decisions.
 func (s *Sidecar) observe(cfg *engine.Config) {
 	cfg.Observers = []engine.Observer{s.reports.observer.Verdict, live.Observe(s.reports.top, &s.reports.feed)}
+	usual := len(cfg.Observers)
+	if s.reports.recent != nil {
+		cfg.Observers = append(cfg.Observers, s.reports.recent.Observe)
+		usual++
+	}
 	if s.cfg.Record.Use {
 		cfg.Observers = append(cfg.Observers, s.record)
 	}
@@ -124,7 +133,7 @@ func (s *Sidecar) observe(cfg *engine.Config) {
 	if s.reports.tracer != nil || s.reports.decisions != nil {
 		cfg.Observers = append(cfg.Observers, telemetry.Watch(s.reports.decisions))
 	}
-	cfg.Timed = len(cfg.Observers) > 2 // the others ask for times
+	cfg.Timed = len(cfg.Observers) > usual // the others ask for times
 }
 
 // traceJSON makes the decisions behind /json part of their callers' traces.

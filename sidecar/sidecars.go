@@ -32,7 +32,10 @@ func (s *Sidecar) topOfAll(ctx context.Context) ([]live.Ranking, []string, error
 const sentKeys = 256
 
 // reply answers a question of another sidecar.
-func (s *Sidecar) reply(topic string, _ []byte) []byte {
+func (s *Sidecar) reply(topic string, body []byte) []byte {
+	if topic == topicDecided {
+		return s.replyDecision(body)
+	}
 	if topic != topicTop || s.reports.top == nil {
 		return []byte("null")
 	}

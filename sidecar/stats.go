@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
@@ -24,6 +25,7 @@ type Stats struct {
 	Records     *profiles.Stats
 	Journal     *journal.Stats
 	XDS         *xds.Status
+	Recent      *live.RecentStats
 	Connections connlimit.Stats
 }
 
@@ -55,6 +57,10 @@ func (s *Sidecar) Stats() *Stats {
 	if s.updates.xds != nil {
 		status := s.updates.xds.Status()
 		all.XDS = &status
+	}
+	if s.reports.recent != nil {
+		counted := s.reports.recent.Stats()
+		all.Recent = &counted
 	}
 	return all
 }

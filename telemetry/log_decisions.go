@@ -132,6 +132,9 @@ func (l *DecisionLog) line(s *Summary) {
 	if s.Trace != "" {
 		attrs = append(attrs, slog.String("trace_id", s.Trace))
 	}
+	if s.ID != "" {
+		attrs = append(attrs, slog.String("id", s.ID))
+	}
 	if n := l.skipped.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Int64("skipped", n))
 	}

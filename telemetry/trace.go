@@ -28,6 +28,7 @@ type Summary struct {
 	Held     bool   // decided by tokens on lease, without asking the store
 	Took     time.Duration
 	Trace    string // id of the trace; empty: none is recorded
+	ID       string // by which the decision can be looked up; empty: it cannot
 }
 
 // Names of the spans.

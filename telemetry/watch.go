@@ -25,6 +25,7 @@ func Watch(log *DecisionLog) engine.Observer {
 			s.describe(span)
 		}
 		if logged {
+			s.ID = v.ID.String()
 			log.Write(s)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Sources are the files whose comments describe what readers get.
 //
-//go:embed feed.go top.go
+//go:embed feed.go recent.go top.go
 var Sources embed.FS
 
 const (

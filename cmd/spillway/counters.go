@@ -119,7 +119,7 @@ func listCounters(s *session, args []string) {
 	s.print(o, func() {
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), profile(inner(o, "record")))
 		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
-			COOL-DOWN cool_down:coolDown | WHO :owners | RULE name | AT at | KEY key wide`)
+			RULE name | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
 	})
 }
 

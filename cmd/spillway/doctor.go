@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -16,8 +18,9 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find what is wired wrong between Envoy, the sidecar and Redis", Args: between(0, 0),
 		Long: `doctor asks Envoy's admin port, and the sidecar, by its readiness also about Redis. It prints one line
-for each thing that is wrong: a filter, route or cluster that is missing in Envoy, a domain without rules, calls that
-fail, a sidecar that is not ready, what works worse than it should, and rules that differ between sidecars.
+for each thing that is wrong: a filter, route or cluster that is missing in Envoy, a domain without rules, a timeout
+that is too short, calls that fail or were let through, a sidecar that is not ready, what works worse than it should,
+and rules that differ between sidecars.
 
 It exits with 1 if something is wrong.`,
 		Example:           "  spillway doctor\n  spillway doctor --envoy 127.0.0.1:15000 --server 127.0.0.1:9182",
@@ -167,6 +170,7 @@ type wiring struct {
 	clusters map[string]object // configurations by name
 	limits   bool              // a rate limit filter asks
 	routes   bool              // a route has rate_limits
+	waits    []string          // how long filters wait for an answer
 }
 
 // checkEnvoy checks the filters, routes and clusters of Envoy, and what its counters have seen.
@@ -206,8 +210,18 @@ func (d *doctor) checkWiring(at string, config object) {
 			d.wrong("envoy", "the domain %q has no rules in the sidecar: nothing is limited in it", domain)
 		}
 	}
+	for _, wait := range w.waits {
+		if length, err := time.ParseDuration(wait); err == nil && length > 0 && length < leastWait {
+			d.wrong("envoy",
+				"a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more", length,
+				leastWait)
+		}
+	}
 	d.checkClusters(at, w)
 }
+
+// leastWait is the shortest timeout of a filter that leaves Redis enough time: Envoy's own default.
+const leastWait = 20 * time.Millisecond
 
 // read walks through the configuration.
 func (w *wiring) read(value any) {
@@ -232,10 +246,12 @@ func (w *wiring) note(o object) {
 	case strings.HasSuffix(kind, ".ratelimit.v3.RateLimit"):
 		w.limits = true
 		domain, asks = text(o, "domain"), text(o, "rate_limit_service.grpc_service.envoy_grpc.cluster_name")
+		w.waits = append(w.waits, cmp.Or(text(o, "timeout"), "0.020s"))
 	case strings.HasSuffix(kind, ".RateLimitPerRoute"):
 		domain = text(o, "domain")
 	case strings.HasSuffix(kind, ".ext_authz.v3.ExtAuthz"):
 		asks = text(o, "grpc_service.envoy_grpc.cluster_name")
+		w.waits = append(w.waits, cmp.Or(text(o, "grpc_service.timeout"), "0.200s"))
 	case strings.HasSuffix(kind, ".cluster.v3.Cluster"):
 		w.clusters[text(o, "name")] = o
 	}
@@ -310,15 +326,17 @@ func unhealthy(status object) string {
 
 // checkCounters checks what Envoy has counted since its start.
 func (d *doctor) checkCounters(at string) {
-	o, err := d.dump(at, `/stats?format=json&usedonly&filter=(ratelimit|ext_authz)\.error$`)
+	o, err := d.dump(at, `/stats?format=json&usedonly&filter=(ratelimit|ext_authz)\.(error|failure_mode_allowed)$`)
 	if err != nil {
 		d.wrong("envoy", "%v", err)
 		return
 	}
 	for _, one := range objects(o, "stats") {
-		if n := text(one, "value"); n != "" && n != "0" {
-			d.wrong("envoy", "%s is %s: that often Spillway did not answer in time, or not at all", text(one,
-				"name"), n)
+		name, n := text(one, "name"), whole(one, "value")
+		if n > 0 && strings.HasSuffix(name, "error") {
+			d.wrong("envoy", "%s is %d: that often Spillway did not answer in time, or not at all", name, n)
+		} else if n > 0 {
+			d.wrong("envoy", "%s is %d: so many requests were let through, because the failure mode allows it", name, n)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -21,6 +22,10 @@ what beat it, what is left, and what both doors would answer. It charges nothing
 PATH, / where another flag names it, or a RateLimitRequest as JSON on standard input. Who asks is what its headers
 show, or what --user, --tenant, --tier and --api-key name.
 
+--id shows a refusal of the last minutes, or a decision that was made without the shared store: whose it was, by which
+rule, and what was left. Its id is the header x-ratelimit-decision of the answer, and id in the log with LOG_DECISIONS;
+the request's x-request-id does where the door sees it. The sidecar asks the others that share its store.
+
 It exits with 1 if the request would be refused.`,
 	}}}
 	return n.word("explain", "explain [PATH]", "explain /search --user ann\nexplain /search --peer 192.0.2.7 "+
@@ -28,6 +33,7 @@ It exits with 1 if the request would be refused.`,
 }
 
 func addRequest(cmd *cobra.Command) {
+	cmd.Flags().String("id", "", "the id of a decision of the last minutes, in place of a request")
 	cmd.Flags().String("method", http.MethodGet, "method of the request")
 	cmd.Flags().String("peer", "", "address of the connection's other end")
 	cmd.Flags().String("host", "", "host of the request")
@@ -112,6 +118,10 @@ func (s *session) httpRequest(path string) object {
 }
 
 func explain(s *session, args []string) {
+	if id := s.flag("id"); id != "" {
+		s.recall(id, args)
+		return
+	}
 	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
 	s.print(o, func() {
 		s.painted(s.stated(verdict(o)))
@@ -133,6 +143,61 @@ func explain(s *session, args []string) {
 		s.line("\nanswers\n  rls        %s\n  ext_authz  %s", door(o, "rls"), door(o, "ext_authz"))
 	})
 	s.found(isTrue(o, "verdict.refused"))
+}
+
+// recall shows a decision of the last minutes.
+func (s *session) recall(id string, args []string) {
+	if len(args) > 0 || slices.ContainsFunc(slices.Concat(clientFlags, requestFlags), s.given) {
+		s.fail(errors.New("--id names a decision by itself: leave out the request"))
+	}
+	o := s.get("/v1/decision", url.Values{"id": {id}})
+	s.print(o, func() {
+		s.painted(s.stated(fmt.Sprintf("%s (%s)", text(o, "outcome"), text(o, "status"))))
+		s.facts(o, columns(`AT at:when | DOMAIN domain | CLIENT :eventClient | REQUEST :eventRequest |
+			RULE :decisionRule | WRITTEN written | LIMIT :decisionLimit | LEFT :decisionLeft | COST cost |
+			RETRY AFTER :retryAfter | REASON reason | DEGRADED degraded | KEY key | SIDECAR sidecar | DOOR door |
+			ID id | REQUEST ID request_id`))
+	})
+}
+
+func decisionRule(d object) string {
+	scope := text(d, "scope")
+	if scope != "" {
+		scope = ", counted by " + scope
+	}
+	return text(d, "name") + scope
+}
+
+func decisionLimit(d object) string {
+	if d["count"] == nil {
+		return ""
+	}
+	return limit(d)
+}
+
+// decisionLeft is what was left at that time, where it is known.
+func decisionLeft(d object) string {
+	if whole(d, "left") < 0 {
+		return ""
+	}
+	return text(d, "left") + ", full or over " + span(d["reset_after"]) + " later"
+}
+
+func retryAfter(d object) string {
+	if words(d["retry_after"]) == "0" {
+		return ""
+	}
+	return span(d["retry_after"])
+}
+
+// eventClient is whom a refusal was for.
+func eventClient(e object) string {
+	return cmp.Or(names(e, "user", "tenant", "api_key", "address"), entries(e))
+}
+
+// eventRequest is what it asked for.
+func eventRequest(e object) string {
+	return strings.TrimSpace(text(e, "method") + " " + text(e, "path"))
 }
 
 // verdict is what the request gets, and by which rule.

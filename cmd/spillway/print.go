@@ -202,20 +202,23 @@ func (p *printer) fit(lines [][]string) (widths []int) {
 	if p.width == 0 || p.format == "wide" || total <= p.width {
 		return widths
 	}
-	room := p.width
-	for i, width := range widths {
+	return narrowed(widths, p.width)
+}
+
+// narrowed are the widths of the columns that are shown where not all fit.
+func narrowed(widths []int, room int) []int {
+	for i := range widths {
 		if i < len(widths)-1 {
-			width = min(width, mostCut)
+			widths[i] = min(widths[i], mostCut)
 		}
-		if i > 0 && width > room && room < leastCut {
-			return widths[:i]
-		}
-		if i > 0 && width > room {
+		if i > 0 && widths[i] > room {
 			widths[i] = room
+			if room < leastCut {
+				return widths[:i]
+			}
 			return widths[:i+1]
 		}
-		widths[i] = width
-		room -= width + 2
+		room -= widths[i] + 2
 	}
 	return widths
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -198,5 +199,31 @@ func TestEventsAreFollowed(t *testing.T) {
 	}
 	if got := call("", "events", "list", "-f", "--outcome", "refused", "--server", server); got.code != exitUsage {
 		t.Errorf("a filter of the record: %+v", got)
+	}
+}
+
+// TestListsFit80Columns: each list, with names as long as they get, keeps to the terminal and shows two columns of it.
+func TestListsFit80Columns(t *testing.T) {
+	for _, n := range nouns() {
+		row := object{}
+		for _, c := range n.columns {
+			row[c.field] = strings.Repeat("x", 60)
+		}
+		if len(n.columns) < 2 {
+			continue
+		}
+		var out strings.Builder
+		p := &printer{out: cleaned{to: &out}, raw: &out, format: "table", width: 80}
+		p.table([]object{row}, n.columns)
+		for line := range strings.Lines(out.String()) {
+			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > p.width {
+				t.Errorf("%s: %d columns: %s", n.name, width, line)
+			}
+		}
+		for _, c := range n.columns[:2] {
+			if !strings.Contains(out.String(), c.heading) {
+				t.Errorf("%s: no column %s:\n%s", n.name, c.heading, out.String())
+			}
+		}
 	}
 }

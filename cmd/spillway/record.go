@@ -21,8 +21,7 @@ var timeOptions = []option{
 // clientOptions name an identity of the record.
 var clientOptions = []option{
 	{"user", "a user", nil}, {"api-key", "id of an API key of requests without a user", nil},
-	{"tenant", "name of a tenant of requests without a user and an API key", nil},
-	{"identity", "an identity as the record names it", nil},
+	{"tenant", "name of a tenant", nil}, {"identity", "an identity as the record names it", nil},
 }
 
 func newUsage() *noun {

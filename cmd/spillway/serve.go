@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,35 @@ docs/reference/environment.md lists its variables, docs/guides/control.md explai
 	}
 	serve.Flags().Bool("migrate", false, "bring the schema of the database up to date, first")
 	serve.Flags().Bool("migrate-only", false, "bring it up to date, and end")
-	cmd.AddCommand(serve)
+	cmd.AddCommand(serve, newStatus())
 	return cmd
+}
+
+// newStatus makes the command that shows how a control does.
+func newStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show whether a control leads, and what it has left to do",
+		Example: "  spillway control status", Args: between(0, 0),
+		Long: `Show whether the control that is asked leads, how many changes are not in Redis yet, and why it cannot
+publish or copy, if it cannot. It ends with 1 where there is such a problem.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := start(cmd, controlAPI)
+			if err == nil {
+				s.status()
+			}
+			return s.err
+		},
+	}
+}
+
+// status prints how the control does.
+func (s *session) status() {
+	now := s.get("/v1/status", nil)
+	s.print(now, func() {
+		s.facts(now, columns(`LEADS leads | PENDING CHANGES pending | MENDED RECORDS mended | COMPARED AT walked_at:when |
+			PROBLEM problem | YOU caller | YOUR ROLE role | YOUR DOMAINS domains`))
+	})
+	s.found(text(now, "problem") != "")
 }
 
 // serveControl runs until a signal.
@@ -47,6 +75,8 @@ func serveControl(cmd *cobra.Command, _ []string) error {
 		DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens, Log: log,
 		Pools:     database.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks},
 		KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain,
+		KeepHours: time.Duration(own.KeepHours), KeepDays: time.Duration(own.KeepDays),
+		KeepAudit: time.Duration(own.KeepAudit),
 	}
 	cfg.Redis, err = shared.RedisServers(log)
 	if err != nil {

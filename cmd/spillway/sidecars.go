@@ -15,9 +15,9 @@ import (
 func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
-		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | CANARY :canariesOf |
-			LOADED loaded:when |
-			STARTED started:when | DEGRADED degraded bad | DOMAINS domains`),
+		columns: columns(`SIDECAR :sidecarName | HOST host | RULES rules | CANARY :canariesOf |
+			DEGRADED degraded bad | VERSION version |
+			LOADED loaded:when | STARTED started:when | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,
 			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
@@ -137,17 +137,20 @@ func (s *session) event(data []byte) {
 		s.line("---")
 		s.print(o, nil)
 	default:
-		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			cmp.Or(names(o, "user", "tenant", "api_key", "address"), entries(o), "-"),
-			cmp.Or(plain(text(o, "rule")), "-"),
-			cmp.Or(plain(request), "-"))
+			cmp.Or(eventClient(o), "-"), cmp.Or(plain(text(o, "rule")), "-"), cmp.Or(plain(eventRequest(o)), "-"))
 	}
 }
 
 // entries are the descriptor entries of a refusal, such as user=ann.
 func entries(o object) string {
-	all := inner(o, "entries")
+	all := object{}
+	maps.Copy(all, inner(o, "entries"))
+	for _, d := range objects(o, "descriptors") {
+		for _, one := range objects(d, "entries") {
+			all[text(one, "key")] = one["value"]
+		}
+	}
 	var texts []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		texts = append(texts, plain(key+"="+words(all[key])))

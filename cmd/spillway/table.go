@@ -14,7 +14,7 @@ var tierField = option{"tier", "the tier, or none", nil}
 func newUsers() *noun {
 	const facts = `NAME name | TIER tier | PER HOUR quota_hour | BURST burst | PER DAY quota_day | 
 		PER MONTH quota_month | BLOCKED :userBlock bad | LAST REQUEST last_request_at:when wide |
-		REFUSED exceeded_count wide | CHANGED BY updated_by wide`
+		REFUSED exceeded_count wide | TIER SINCE upgraded_at:when wide | CHANGED BY updated_by wide`
 	n := &noun{
 		name: "users", one: "user", about: "The users of a control: their tiers, quotas and blocks", api: controlAPI,
 		path: "users", next: "after=name", prefix: true,
@@ -22,7 +22,7 @@ func newUsers() *noun {
 			" | CHANGED AT updated_at:when | REVISION revision"),
 		filters: []option{
 			{"tier", "those of one tier alone", nil}, {"prefix", "those whose names begin so", nil},
-			{"after", "those behind this name", nil},
+			{"after", "those behind this name", nil}, {"by", "the order: name, or last-request with the last ones first", nil},
 		},
 		fields: []option{
 			tierField, {"quota-hour", "requests per hour, or none", readWhole},
@@ -32,7 +32,9 @@ func newUsers() *noun {
 		},
 	}
 	n.verbs = []verb{
-		{use: "list", short: "List users by name", example: "list --tier gold\nlist --prefix ann --limit 20"},
+		{use: "list", short: "List users by name, or by their last request",
+			run:     listUsers,
+			example: "list --tier gold\nlist --by last-request --limit 20"},
 		{use: "show NAME", short: "Show a user", example: "show ann"},
 		{use: "set NAME", short: "Make a user, or change it", run: setUser,
 			example: "set ann --quota-month 1000000 --quota-hour none",
@@ -43,6 +45,19 @@ control is named, --tier alone asks the sidecar.`},
 		loadVerb(),
 	}
 	return n
+}
+
+// listUsers shows last requests where they are the order.
+func listUsers(s *session, _ []string) {
+	if s.flag("by") != "last-request" {
+		listNoun(s, nil)
+		return
+	}
+	for i := range s.noun.columns {
+		c := &s.noun.columns[i]
+		c.wide = c.wide && c.field != "last_request_at"
+	}
+	listNoun(s, nil)
 }
 
 // userBlock is the block of a user.

@@ -86,7 +86,7 @@ func TestCountersNameWhoTheyCount(t *testing.T) {
 	})
 	for line, lines := range map[string][]string{
 		"top":                 {"alice /x  per-user  d", "mallory   user      d"},
-		"counters list alice": {"ends in 16m", "full in 16m", "full         no", "alice /x  per-user"},
+		"counters list alice": {"ends in 16m", "full in 16m", "full         per-user  alice /x  no"},
 	} {
 		got := call("", append(strings.Fields(line), "--server", server)...)
 		for _, want := range lines {

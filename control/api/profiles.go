@@ -77,8 +77,9 @@ type list struct {
 // userSearch asks for users.
 type userSearch struct {
 	list
-	Tier   string `query:"tier"`   // of one tier
-	Prefix string `query:"prefix"` // what their names begin with
+	Tier   string `query:"tier"`                                 // of one tier
+	Prefix string `query:"prefix"`                               // what their names begin with
+	By     string `query:"by" one:"name last-request" or:"name"` // the order; last-request: the last requests first
 }
 
 // keySearch asks for API keys.
@@ -144,9 +145,10 @@ func (a *API) addProfiles(api *httpapi.API) {
 		func(ctx context.Context, in *named) (*database.Tier, error) {
 			return d.Tier(ctx, in.Domain, in.Name)
 		})
-	httpapi.Add(api, get(domainPath+"/users", "Users, by name."),
+	httpapi.Add(api, get(domainPath+"/users", "Users, by name or by their last request."),
 		func(ctx context.Context, in *userSearch) (*UserList, error) {
-			all, err := d.Users(ctx, in.Domain, in.After, in.Tier, in.Prefix, in.Limit)
+			all, err := d.Users(ctx, database.UserFilter{Domain: in.Domain, Tier: in.Tier, Prefix: in.Prefix,
+				After: in.After, LastRequest: in.By == "last-request"}, in.Limit)
 			return &UserList{all}, err
 		})
 	httpapi.Add(api, get(domainPath+"/users/{name}", "A user."),

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -24,6 +25,12 @@ type questionSince struct {
 	question
 	// how far back, such as 90m, 24h or 7d, and at most 400d
 	Since string `query:"since" like:"^([1-9][0-9]{0,2}[smh]|([1-9][0-9]?|[1-3][0-9]{2}|400)d)$"`
+}
+
+// questionAnyRule is the inputs of a question about a time, and perhaps about one rule.
+type questionAnyRule struct {
+	questionSince
+	Rule string `query:"rule"` // of one rule alone
 }
 
 // questionUser is the inputs of a question about a user.
@@ -86,6 +93,14 @@ func (a *API) addQuestions(api *httpapi.API) {
 			httpapi.Add(api, op, func(ctx context.Context, in *questionUser) (*QuestionAnswer, error) {
 				return a.answer(ctx, q, in.question, "", in.User)
 			})
+		case q.Takes == "rule":
+			httpapi.Add(api, op, func(ctx context.Context, in *questionAnyRule) (*QuestionAnswer, error) {
+				return a.answer(ctx, q, in.question, in.Since, in.Rule)
+			})
+		case q.Needs == "" && q.Since == 0:
+			httpapi.Add(api, op, func(ctx context.Context, in *question) (*QuestionAnswer, error) {
+				return a.answer(ctx, q, *in, "", "")
+			})
 		case q.Needs == "rule":
 			httpapi.Add(api, op, func(ctx context.Context, in *questionRule) (*QuestionAnswer, error) {
 				return a.answer(ctx, q, in.question, "", in.Rule)
@@ -123,15 +138,15 @@ func (a *API) answer(ctx context.Context, q *questions.Question, in question, si
 		from := now.Add(-back(since, q.Since))
 		args["since"], result.Since = from, &from
 	}
-	if q.Needs != "" {
-		args[q.Needs] = name
-	}
+	args[cmp.Or(q.Needs, q.Takes)] = name
 	if q.Needs == database.KindUser {
+		args["identity"] = a.Keys.Identity(database.KindUser, name)
+	}
+	if q.Periods {
 		zone, err := a.Database.Zone(ctx, in.Domain)
 		if err != nil {
 			return nil, err
 		}
-		args["identity"] = a.Keys.Identity(database.KindUser, name)
 		// A quota by the hour is a bucket: the last 60 minutes count.
 		args["hour"] = now.Truncate(time.Minute).Add(-59 * time.Minute)
 		args["day"] = now.Truncate(24 * time.Hour)

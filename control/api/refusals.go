@@ -20,7 +20,7 @@ func (a *API) sqlProblem(e *pgconn.PgError) *httpapi.Problem {
 		return httpapi.NewProblem(away, "the database needs more than %v for it: ask for less, or try again",
 			database.StatementWithin)
 	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
-		return httpapi.NewProblem(http.StatusConflict, "%s", inUse(e))
+		return httpapi.NewProblem(http.StatusConflict, "it is in use, and nothing was changed")
 	case e.Code == "23503":
 		return httpapi.Cannot("%s", absent(e))
 	}
@@ -33,17 +33,6 @@ func (a *API) sqlProblem(e *pgconn.PgError) *httpapi.Problem {
 			"keep: nothing was changed")
 	}
 	return httpapi.NewProblem(away, "the database cannot do it now, and the log of the control has the reason")
-}
-
-// inUse is why a row cannot be removed.
-func inUse(e *pgconn.PgError) string {
-	switch e.ConstraintName {
-	case "profiles_domain_tier_fkey":
-		return "the tier is in use: give its users another one first"
-	case "api_keys_domain_tier_fkey":
-		return "the tier is in use: give the API keys that have it another one first"
-	}
-	return "the user is in use: it has API keys, which stay in the lists when they are revoked"
 }
 
 // absent is what a change names that does not exist.

@@ -143,6 +143,12 @@ type statisticsRequest struct {
 	Step string `query:"step" one:"hour minute day total" or:"hour"`        // the length of a step
 }
 
+// cachesRequest asks for hits and misses of caches.
+type cachesRequest struct {
+	inDomain
+	steps
+}
+
 // EventList is events, and where the next part of the list begins.
 type EventList struct {
 	Events []database.Event `json:"events"`
@@ -178,7 +184,7 @@ func (a *API) addReports(api *httpapi.API) {
 	httpapi.Add(api, get(domainPath+"/events", "Single requests, the newest first."), a.events)
 	httpapi.Add(api, get(domainPath+"/statistics",
 		"Requests, refusals and latencies of decisions, by domain, rule, endpoint or outcome."), a.statistics)
-	httpapi.Add(api, get("/v1/caches", "Hits and misses of the caches of all sidecars."), a.caches)
+	httpapi.Add(api, get(domainPath+"/caches", "Hits and misses of the caches of all sidecars."), a.caches)
 }
 
 // usage serves GET …/usage.
@@ -247,12 +253,12 @@ func (a *API) statistics(ctx context.Context, in *statisticsRequest) (list *Stat
 	return list, err
 }
 
-// caches serves GET /v1/caches.
-func (a *API) caches(ctx context.Context, in *steps) (list *CacheList, err error) {
+// caches serves GET …/caches.
+func (a *API) caches(ctx context.Context, in *cachesRequest) (list *CacheList, err error) {
 	list = &CacheList{Step: in.Step}
 	list.From, list.To, err = in.in(in.Step)
 	if err == nil {
-		list.Caches, err = a.Database.Caches(ctx, in.Step, list.From, list.To)
+		list.Caches, err = a.Database.Caches(ctx, in.Domain, in.Step, list.From, list.To)
 	}
 	return list, err
 }

@@ -64,7 +64,7 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		{"GET", shop + "/statistics?step=total&to=" + late, "", 422},
 		{"GET", shop + "/statistics?step=total&to=9999-12-31", "", 200},
 		{"GET", shop + "/usage?from=9999-12-31&to=" + late, "", 422},
-		{"GET", "/v1/caches?from=9999-12-31&to=" + late, "", 422},
+		{"GET", shop + "/caches?from=9999-12-31&to=" + late, "", 422},
 		{"GET", shop + "/events?to=" + late, "", 422},
 		{"GET", shop + "/statistics?step=total&from=" + early, "", 422},
 		{"GET", shop + "/statistics?to=0001-01-01", "", 422},

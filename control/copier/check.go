@@ -35,9 +35,9 @@ func text(s string) string {
 
 // fit makes rows what the tables can keep.
 func fit(r *journal.Rows) {
-	for _, list := range [][]journal.Row{r.Identities, r.Endpoints, r.Keys, r.Caches} {
+	for _, list := range r.Usage() {
 		for n := range list {
-			fitTexts(&list[n].Domain, &list[n].Rule, &list[n].Name, &list[n].Outcome)
+			fitTexts(&list[n].Domain, &list[n].Rule, &list[n].Name, &list[n].Endpoint, &list[n].Outcome)
 		}
 	}
 	for n := range r.Events {

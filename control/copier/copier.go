@@ -32,6 +32,7 @@ type Config struct {
 	Redis   *redis.Client
 	Keys    keys.Names
 	Log     *slog.Logger
+	Keep    Keep
 }
 
 // Copier copies while Run runs. Make one with New.
@@ -41,6 +42,7 @@ type Copier struct {
 	made     time.Time // the month for which there are partitions
 	makeAt   time.Time // when partitions may be made, after a failure
 	forgetAt time.Time // when sidecars that ended are forgotten next
+	keepAt   time.Time // when rows that are old are forgotten next
 	now      func() time.Time
 	passed   func(step string) // called after each step, for tests
 
@@ -145,7 +147,7 @@ func (c *Copier) run(ctx context.Context) error {
 // round names new users and API keys, makes partitions where a month has begun, and copies what each stream has, once.
 // It returns whether a stream may have more. A step that fails does not hold up the next one.
 func (c *Copier) round(ctx context.Context, conn *pgx.Conn) (more bool, err error) {
-	err = errors.Join(c.makePartitions(ctx, conn), c.nameAll(ctx, conn))
+	err = errors.Join(c.makePartitions(ctx, conn), c.forget(ctx, conn), c.nameAll(ctx, conn))
 	for i := range c.streams {
 		full, wrong := c.pass(ctx, conn, c.streams[i], &c.stats.Streams[i])
 		more, err = more || full, errors.Join(err, wrong)

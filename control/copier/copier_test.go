@@ -40,6 +40,12 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 		w.want("requests of "+table, 26, `SELECT sum(requests)::bigint FROM `+table)
 		w.want("cost of "+table, 52, `SELECT sum(cost)::bigint FROM `+table)
 	}
+	for _, table := range []string{"tenant_minutes", "tenant_hours", "tenant_days", "call_hours"} {
+		w.want("requests of "+table, 23, `SELECT sum(requests)::bigint FROM `+table)
+		w.want("cost of "+table, 46, `SELECT sum(cost)::bigint FROM `+table)
+	}
+	w.want("requests of ann to GET /", 22, `SELECT sum(requests)::bigint FROM call_hours c JOIN users u USING (domain,
+	  identity) WHERE u.name = 'ann' AND endpoint = 'GET /'`)
 	for _, table := range []string{"endpoint_minutes", "endpoint_hours", "endpoint_days"} {
 		w.want("requests of "+table, 23, `SELECT sum(requests)::bigint FROM `+table)
 		w.want("latencies of "+table, 23, `SELECT sum(n)::bigint FROM `+table+`, unnest(latencies) AS n`)
@@ -156,7 +162,7 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 	w.redis.Do(t, "XADD", w.cfg.Keys.Shared("usage"), "*", "noise", "yes")
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: math.MaxInt64 - 1, Rows: []byte(`{}`)})
 	long := usageOf("a", 3, "ann", now, 1, 0)
-	long.Rows = []byte(strings.Replace(string(long.Rows), `"GET /"`, `"`+strings.Repeat("x", 5000)+`\u0000"`, 1))
+	long.Rows = []byte(strings.Replace(string(long.Rows), `"GET /"`, `"`+strings.Repeat("x", 5000)+`\u0000"`, -1))
 	w.send("usage", long)
 	w.send("usage", usageOf("a", 4, "ann", now, 9, 0))
 	w.drain()
@@ -164,6 +170,7 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 	w.want("refused of a", 2, `SELECT sum(refused)::bigint`+sourcesOf+` AND sidecar = 'a'`, "usage")
 	w.want("refused in all", 5, `SELECT count(*) FROM record_refused WHERE reason <> ''`)
 	w.want("endpoints without room", 1, `SELECT sum(requests)::bigint FROM endpoint_days WHERE endpoint = '(others)'`)
+	w.want("calls of them", 1, `SELECT sum(requests)::bigint FROM call_hours WHERE endpoint = '(others)'`)
 }
 
 // TestRowsOutOfTime stores rows of sidecars whose clocks are wrong under the time of the copy, and counts them.
@@ -177,7 +184,7 @@ func TestRowsOutOfTime(t *testing.T) {
 	w.drain()
 	w.want("admitted", 4, admittedSum)
 	w.want("events", 4, `SELECT count(*) FROM events`)
-	w.want("moved usage", 8, `SELECT moved`+sourcesOf, "usage")
+	w.want("moved usage", 12, `SELECT moved`+sourcesOf, "usage")
 	w.want("moved events", 2, `SELECT moved`+sourcesOf, "events")
 	w.want("27 days ago", 1, admittedSum+` AND minute < $1`, now.Add(-26*24*time.Hour))
 }
@@ -201,6 +208,8 @@ func TestPartitionsAreMadeAhead(t *testing.T) {
 	w.drain()
 	w.want("old minutes of endpoints", 0, `SELECT count(*) FROM endpoint_minutes`)
 	w.want("old minutes of usage", 0, `SELECT count(*) FROM usage_minutes`)
+	w.want("old minutes of tenants", 0, `SELECT count(*) FROM tenant_minutes`)
+	w.want("old minutes of caches", 0, `SELECT count(*) FROM cache_minutes`)
 	w.want("usage by hour is kept", 3, `SELECT sum(requests)::bigint FROM usage_hours WHERE rule = ''`)
 	w.want("events are kept", 3, `SELECT count(*) FROM events`)
 }

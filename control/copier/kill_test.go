@@ -7,7 +7,7 @@ import (
 
 // killSteps are the steps between which a copier is killed. The ones of each transaction come once for events and once
 // for usage.
-var killSteps = []string{"read", "sources", "events", "rows", "minutes", "hours", "days", "keys", "noted", "stored",
+var killSteps = []string{"read", "sources", "events", "rows", "minutes", "hours", "days", "calls", "keys", "noted", "stored",
 	"removed"}
 
 // TestKilledBetweenEveryTwoSteps kills a copier with SIGKILL after each of its steps, for each stream, while entries
@@ -33,7 +33,7 @@ func TestKilledBetweenEveryTwoSteps(t *testing.T) {
 	}
 	w.drain()
 	for _, table := range []string{"usage_minutes", "usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours",
-		"endpoint_days"} {
+		"endpoint_days", "tenant_minutes", "tenant_hours", "tenant_days", "call_hours"} {
 		w.want("requests of "+table, sent*(sent+1), `SELECT sum(requests)::bigint FROM `+table)
 	}
 	for _, user := range []string{"ann", "ben"} {

@@ -115,6 +115,7 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	    GROUP BY 1, 2
 	  ), locked AS MATERIALIZED (
 	    SELECT t.domain, t.name, s.at, s.exceeded FROM users AS t JOIN counted AS s USING (domain, identity)
+	    WHERE s.exceeded > 0 OR t.last_request_at IS NULL OR t.last_request_at < s.at
 	    ORDER BY t.domain, t.name FOR NO KEY UPDATE OF t
 	  )
 	  UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count +

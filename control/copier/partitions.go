@@ -3,13 +3,28 @@ package copier
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// partitioned are the tables with a partition for each month.
-var partitioned = []string{"events", "usage_minutes", "endpoint_minutes"}
+// partitioned is a table with partitions by time.
+type partitioned struct {
+	name   string
+	yearly bool // a partition for each year, else for each month
+	fill   int  // of its pages, in percent; 0: all, because rows are not changed
+}
+
+// partitions are the tables with partitions.
+var partitions = []partitioned{
+	{name: "events"}, {name: "usage_minutes"}, {name: "tenant_minutes"}, {name: "endpoint_minutes"},
+	{name: "usage_hours", fill: 80}, {name: "tenant_hours", fill: 80}, {name: "endpoint_hours", fill: 80},
+	{name: "call_hours", fill: 80}, {name: "identity_hours", fill: 80},
+	{name: "usage_days", yearly: true, fill: 80}, {name: "tenant_days", yearly: true, fill: 80},
+	{name: "endpoint_days", yearly: true, fill: 80},
+}
 
 // The months from this one for which there are partitions. No row is stored from before the first: when moves it.
 const (
@@ -17,9 +32,6 @@ const (
 	monthsAhead = 2
 	remakeAfter = time.Minute // after a failure
 )
-
-// keepMinutes is how long tables of minutes stay: tables of hours have the same sums.
-const keepMinutes = 90 * 24 * time.Hour
 
 // makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is
 // no default partition: it would take the rows of a month whose partition is late. After a failure it waits, so that
@@ -31,9 +43,6 @@ func (c *Copier) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	err := makeMonths(ctx, conn, month)
-	if err == nil {
-		err = forgetMinutes(ctx, conn, now.Add(-keepMinutes))
-	}
 	if err != nil {
 		c.makeAt = now.Add(remakeAfter)
 		return fmt.Errorf("make partitions: %w", err)
@@ -44,59 +53,69 @@ func (c *Copier) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 
 // makeMonths makes the partitions around a month.
 func makeMonths(ctx context.Context, conn *pgx.Conn, month time.Time) error {
-	for _, table := range partitioned {
+	for _, t := range partitions {
 		for n := -monthsBack; n <= monthsAhead; n++ {
-			err := makePartition(ctx, conn, table, month.AddDate(0, n, 0))
+			err := t.make(ctx, conn, month.AddDate(0, n, 0))
 			if err != nil {
-				return fmt.Errorf("%s: %w", partition(table, month.AddDate(0, n, 0)), err)
+				return fmt.Errorf("%s: %w", t.partition(month.AddDate(0, n, 0)), err)
 			}
 		}
 	}
 	return nil
 }
 
-// partition is the name of a month's partition.
-func partition(table string, month time.Time) string { return table + month.Format("_2006_01") }
+// partition is the name of the partition that has a time. The names of a table are in the order of time.
+func (t *partitioned) partition(at time.Time) string {
+	if t.yearly {
+		return t.name + at.Format("_2006")
+	}
+	return t.name + at.Format("_2006_01")
+}
 
-// makePartition makes a partition that does not exist. It is attached after it is made, because that lets others read
-// and write the table meanwhile.
-func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time.Time) error {
-	name := partition(table, month)
+// step is the step of time that ends the name, of usage; else nothing.
+func (t *partitioned) step() string {
+	_, step, _ := strings.Cut(t.name, "_")
+	return step
+}
+
+// span is from when to when the partition is that has a month.
+func (t *partitioned) span(month time.Time) (from, to time.Time) {
+	if t.yearly {
+		from = time.Date(month.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+		return from, from.AddDate(1, 0, 0)
+	}
+	return month, month.AddDate(0, 1, 0)
+}
+
+// make makes the partition of a month, where it does not exist. It is attached after it is made, because that lets
+// others read and write the table meanwhile.
+func (t *partitioned) make(ctx context.Context, conn *pgx.Conn, month time.Time) error {
+	name := t.partition(month)
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var there bool
 		err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&there)
 		if err != nil || there {
 			return err
 		}
-		_, err = tx.Exec(ctx,
-			`CREATE TABLE `+name+` (LIKE `+table+` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`)
+		sql := `CREATE TABLE ` + name + ` (LIKE ` + t.name + ` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`
+		if t.fill > 0 {
+			sql += fmt.Sprintf(` WITH (fillfactor = %d)`, t.fill)
+		}
+		_, err = tx.Exec(ctx, sql)
 		if err == nil {
+			from, to := t.span(month)
 			_, err = tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`,
-				table, name, month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+				t.name, name, from.Format(time.RFC3339), to.Format(time.RFC3339)))
 		}
 		return err
 	})
 }
 
-// forgetMinutes removes what the tables of minutes hold from before a time; of those with partitions whole months.
-func forgetMinutes(ctx context.Context, conn *pgx.Conn, before time.Time) error {
-	_, err := conn.Exec(ctx, `DELETE FROM cache_minutes WHERE at < $1`, before)
-	if err != nil {
-		return err
-	}
-	for _, table := range []string{"usage_minutes", "endpoint_minutes"} {
-		err = dropMonths(ctx, conn, table, before)
-		if err != nil {
-			return fmt.Errorf("%s: %w", table, err)
-		}
-	}
-	return nil
-}
-
-// dropMonths drops the partitions of a table that end before a time.
-func dropMonths(ctx context.Context, conn *pgx.Conn, table string, before time.Time) error {
+// drop drops the partitions that end before a time. It waits a moment for those who read the table, and not more: all
+// others would wait behind it.
+func (t *partitioned) drop(ctx context.Context, conn *pgx.Conn, before time.Time) error {
 	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`,
-		table)
+		t.name)
 	if err != nil {
 		return err
 	}
@@ -104,13 +123,20 @@ func dropMonths(ctx context.Context, conn *pgx.Conn, table string, before time.T
 	if err != nil {
 		return err
 	}
-	last := partition(table, before)
+	slices.Sort(names)
 	for _, name := range names {
-		if name < last { // the names of months are in the order of time
-			_, err = conn.Exec(ctx, `DROP TABLE `+name)
-			if err != nil {
-				return err
+		if name >= t.partition(before) {
+			break
+		}
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '1s'`)
+			if err == nil {
+				_, err = tx.Exec(ctx, `DROP TABLE `+name)
 			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("drop %s: %w", name, err)
 		}
 	}
 	return nil

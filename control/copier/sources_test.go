@@ -20,7 +20,7 @@ func TestSidecarsThatEndedAreForgotten(t *testing.T) {
 	w.drain()
 	sums := func(when string) {
 		t.Helper()
-		w.want(when+": rows", 4*(4+10), `SELECT sum(rows)::bigint FROM record_sources`)
+		w.want(when+": rows", 4*(6+10), `SELECT sum(rows)::bigint FROM record_sources`)
 		w.want(when+": missing entries", 4*2*6, `SELECT sum(missing)::bigint FROM record_sources`)
 		w.want(when+": events", 40, `SELECT count(*) FROM events`)
 		w.want(when+": requests", 1+2+3+4, `SELECT sum(requests)::bigint FROM usage_days WHERE rule = ''`)

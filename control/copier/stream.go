@@ -45,8 +45,11 @@ func (i *item) refuse(err error) { i.bad, i.rows = err, &journal.Rows{} }
 
 // count is how many rows the entry has.
 func (i *item) count() int64 {
-	r := i.rows
-	return int64(len(r.Identities) + len(r.Endpoints) + len(r.Keys) + len(r.Caches) + len(r.Events))
+	n := len(i.rows.Events)
+	for _, list := range i.rows.Usage() {
+		n += len(list)
+	}
+	return int64(n)
 }
 
 // read returns the first entries, and whether there may be more.

@@ -17,8 +17,8 @@ import (
 
 // usageKey is what rows of usage are told apart by.
 type usageKey struct {
-	at                          int64 // Unix time at which the minute, hour or day begins
-	domain, name, rule, outcome string
+	at                          int64  // Unix time at which the minute, hour or day begins
+	domain, name, rule, outcome string // of calls the rule is the endpoint
 }
 
 func (k usageKey) compare(o usageKey) int {
@@ -75,6 +75,16 @@ const (
 	  ON CONFLICT (domain, identity, rule, {at}, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
 
+	tenantTable table = `INSERT INTO tenant_{step} AS t (at, domain, rule, identity, outcome, requests, cost)
+	  SELECT at, domain, rule, name, outcome, first, second FROM {rows}
+	  ON CONFLICT (domain, identity, rule, at, outcome)
+	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
+
+	callTable table = `INSERT INTO call_{step} AS t (at, domain, identity, endpoint, outcome, requests, cost)
+	  SELECT at, domain, name, rule, outcome, first, second FROM {rows}
+	  ON CONFLICT (domain, identity, at, endpoint, outcome)
+	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
+
 	endpointTable table = `INSERT INTO endpoint_{step} AS t (at, domain, rule, endpoint, outcome, requests, cost,
 	  latencies)
 	  SELECT at, domain, rule, name, outcome, first, second, all_latencies(latencies::bigint[]) FROM {rows}
@@ -82,9 +92,9 @@ const (
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost,
 	    latencies = add_latencies(t.latencies, excluded.latencies)`
 
-	cacheTable table = `INSERT INTO cache_{step} AS t (at, cache, hits, misses) SELECT at, name, first, second FROM
-	  {rows}
-	  ON CONFLICT (at, cache) DO UPDATE SET hits = t.hits + excluded.hits, misses = t.misses + excluded.misses`
+	cacheTable table = `INSERT INTO cache_{step} AS t (at, domain, cache, hits, misses)
+	  SELECT at, domain, name, first, second FROM {rows}
+	  ON CONFLICT (domain, at, cache) DO UPDATE SET hits = t.hits + excluded.hits, misses = t.misses + excluded.misses`
 
 	latencyTable table = `INSERT INTO identity_{step} AS t (at, domain, identity, samples, latencies)
 	  SELECT at, domain, name, first, latencies::bigint[] FROM {rows}
@@ -116,41 +126,52 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 	return nil
 }
 
+// used is the usage of entries, added up by minute.
+type used struct{ identities, tenants, calls, endpoints, keys, caches ledger }
+
+// take adds the lists of an entry, and returns how many rows were moved to now.
+func (u *used) take(r *journal.Rows, now time.Time) (moved int64) {
+	whole := func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost }
+	return u.identities.take(r.Identities, now, whole) + u.tenants.take(r.Tenants, now, whole) +
+		u.calls.take(r.Calls, now, whole) + u.endpoints.take(r.Endpoints, now, whole) +
+		u.keys.take(r.Keys, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Refused }) +
+		u.caches.take(r.Caches, now, func(r *journal.Row) (int64, int64) { return r.Hits, r.Misses })
+}
+
 // addUsage adds the usage of entries to what is stored.
 func (c *Copier) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item,
 	now time.Time) error {
-	identities, endpoints, keys, caches := ledger{}, ledger{}, ledger{}, ledger{}
+	u := used{ledger{}, ledger{}, ledger{}, ledger{}, ledger{}, ledger{}}
 	for _, i := range items {
-		s := sources[i.Sidecar]
-		s.moved += identities.take(i.rows.Identities, now,
-			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
-		s.moved += endpoints.take(i.rows.Endpoints, now,
-			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
-		s.moved += keys.take(i.rows.Keys, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Refused })
-		s.moved += caches.take(i.rows.Caches, now, func(r *journal.Row) (int64, int64) { return r.Hits, r.Misses })
+		sources[i.Sidecar].moved += u.take(i.rows, now)
 	}
-	if len(identities)+len(endpoints)+len(keys)+len(caches) == 0 {
+	if len(u.identities)+len(u.endpoints)+len(u.keys)+len(u.caches) == 0 {
 		return nil
 	}
 	for _, by := range steps {
-		err := usageTable.addUp(ctx, tx, by, identities.coarser(by.seconds))
-		if err == nil {
-			err = endpointTable.addUp(ctx, tx, by, endpoints.coarser(by.seconds))
+		var failed error
+		for _, one := range []struct {
+			table table
+			of    ledger
+		}{{usageTable, u.identities}, {tenantTable, u.tenants}, {endpointTable, u.endpoints}, {cacheTable, u.caches}} {
+			if failed == nil {
+				failed = one.table.addUp(ctx, tx, by, one.of.coarser(by.seconds))
+			}
 		}
-		if err == nil {
-			err = cacheTable.addUp(ctx, tx, by, caches.coarser(by.seconds))
-		}
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 		c.passed(by.name)
 	}
-	err := c.countKeys(ctx, tx, keys)
+	err := c.addCalls(ctx, tx, u.calls.coarser(steps[1].seconds))
+	if err == nil {
+		err = c.countKeys(ctx, tx, u.keys)
+	}
 	if err != nil {
 		return err
 	}
 	c.passed("keys")
-	return countUsers(ctx, tx, identities)
+	return countUsers(ctx, tx, u.identities)
 }
 
 // take adds the two numbers of each row, and returns how many rows were moved to now.
@@ -161,7 +182,7 @@ func (l ledger) take(rows []journal.Row, now time.Time, numbers func(*journal.Ro
 		if was {
 			moved++
 		}
-		s := l.at(usageKey{at.Unix(), r.Domain, r.Name, r.Rule, r.Outcome}, 60)
+		s := l.at(usageKey{at.Unix(), r.Domain, r.Name, cmp.Or(r.Rule, r.Endpoint), r.Outcome}, 60)
 		first, second := numbers(r)
 		s.first, s.second = s.first+first, s.second+second
 		s.latency.Merge(r.Latency)

@@ -65,6 +65,7 @@ func copierOf(database, address string) *Copier {
 	return New(Config{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
 		Redis:   servers, Keys: keys.NewNames("", []byte(secret)), Log: slog.New(slog.DiscardHandler),
+		Keep: Keep{Hours: 400 * day, Days: 2557 * day, Audit: 2557 * day},
 	})
 }
 
@@ -184,9 +185,13 @@ func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted
 	u := &journal.Rows{
 		Identities: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "allowed",
 			Requests: admitted, Cost: 2 * admitted}},
+		Tenants: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: keys.Identity("tenant", "acme"),
+			Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Calls: []journal.Row{{Minute: minuteOf(at) / 60 * 60, Domain: "api", Name: id, Endpoint: "GET /",
+			Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
 		Endpoints: []journal.Row{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Name: "GET /",
 			Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
-		Caches: []journal.Row{{Minute: minuteOf(at), Name: "denials", Hits: 3, Misses: 1}},
+		Caches: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: "denials", Hits: 3, Misses: 1}},
 	}
 	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
 	u.Keys = []journal.Row{{Minute: minuteOf(at), Domain: "api",

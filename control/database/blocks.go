@@ -49,8 +49,8 @@ func (d *DB) SetBlock(ctx context.Context, by Actor, s Subject, r BlockRequest, 
 	args := pgx.NamedArgs{"domain": s.Domain, "kind": s.Kind, "name": s.Name, "reason": r.Reason, "until": r.Until}
 	err = d.urgently(ctx, by, "block", func(tx pgx.Tx) error {
 		after, err = put(ctx, tx, want, profileLock, `
-		  INSERT INTO profiles (domain, kind, name, blocked, block_reason, blocked_until)
-		  VALUES (@domain, @kind, @name, true, @reason, @until) ON CONFLICT (domain, kind, name) DO UPDATE
+		  INSERT INTO profiles (domain, kind, name, block_only, blocked, block_reason, blocked_until)
+		  VALUES (@domain, @kind, @name, true, true, @reason, @until) ON CONFLICT (domain, kind, name) DO UPDATE
 		  SET blocked = true, block_reason = excluded.block_reason, blocked_until = excluded.blocked_until
 		  RETURNING domain, kind, name, block_reason AS reason, blocked_until AS until, revision, updated_by,
 		  updated_at`,
@@ -60,7 +60,7 @@ func (d *DB) SetBlock(ctx context.Context, by Actor, s Subject, r BlockRequest, 
 	return after, err
 }
 
-// Unblock ends a block. Of a user the rest stays.
+// Unblock ends a block. What else is known of a user stays.
 func (d *DB) Unblock(ctx context.Context, by Actor, s Subject, want *int64) error {
 	args := pgx.NamedArgs{"domain": s.Domain, "kind": s.Kind, "name": s.Name}
 	return d.urgently(ctx, by, "unblock", func(tx pgx.Tx) error {

@@ -260,12 +260,12 @@ func mergeLines(ctx context.Context, tx pgx.Tx, domain string, read int64) (*Loa
 	err := tx.QueryRow(ctx, `WITH merged AS (
 	  INSERT INTO profiles AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst)
 	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst
-	  FROM loading l LEFT JOIN users had ON had.domain = $1 AND had.name = l.name
-	  WHERE had.name IS NULL OR (had.tier, had.quota_hour, had.quota_day, had.quota_month, had.burst)
+	  FROM loading l LEFT JOIN profiles had ON had.domain = $1 AND had.kind = 'user' AND had.name = l.name
+	  WHERE had.name IS NULL OR had.block_only OR (had.tier, had.quota_hour, had.quota_day, had.quota_month, had.burst)
 	  IS DISTINCT FROM (l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst) ORDER BY l.name
 	  ON CONFLICT (domain, kind, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
 	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst
-	  WHERE (u.tier, u.quota_hour, u.quota_day, u.quota_month, u.burst)
+	  WHERE u.block_only OR (u.tier, u.quota_hour, u.quota_day, u.quota_month, u.burst)
 	  IS DISTINCT FROM (excluded.tier, excluded.quota_hour, excluded.quota_day, excluded.quota_month, excluded.burst)
 	  RETURNING xmax = 0 AS made)
 	  SELECT count(*) FILTER (WHERE made), count(*) FILTER (WHERE NOT made) FROM merged`, domain,

@@ -31,6 +31,15 @@ func run(t *testing.T, d *DB, sql string) {
 	}
 }
 
+// november makes the partitions of a month.
+const november = `DO $$ DECLARE t text; BEGIN
+	  FOREACH t IN ARRAY '{events,usage_minutes,usage_hours,usage_days,tenant_minutes,tenant_hours,tenant_days,
+	    call_hours,endpoint_minutes,endpoint_hours,endpoint_days,identity_hours}'::text[] LOOP
+	    EXECUTE format('CREATE TABLE %s_2026_11 PARTITION OF %1$s
+	      FOR VALUES FROM (''2026-11-01Z'') TO (''2026-12-01Z'')', t);
+	  END LOOP;
+	END $$`
+
 // filling is rows that a database of each version may have, as statements.
 var filling = map[int64][]string{
 	1: {
@@ -44,24 +53,24 @@ var filling = map[int64][]string{
 		`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
 		  VALUES ('shop', 'k', sha256('k'), 'spw_', 'bob', 'ann')`,
 		`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', '192.0.2.0/24', 'ann')`,
-		`CREATE TABLE events_2026_11 PARTITION OF events FOR VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z')`,
-		`CREATE TABLE usage_minutes_2026_11 PARTITION OF usage_minutes FOR
-		  VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z')`,
+		november,
 		`INSERT INTO events
 		  SELECT '2026-11-05Z', 'one', 1, 0, 'shop', 'refused', 'a', 'user:bob', '', '', 'GET', '/', 5, 5, 1, 429, 1,
 		  0.2, 'eu', 1`,
 		`INSERT INTO usage_minutes VALUES ('2026-11-05Z', 'shop', '', 'user:bob', 'allowed', 1, 1)`,
 		`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ('one', 'usage', 1, 'eu')`,
-		`CREATE TABLE endpoint_minutes_2026_11 PARTITION OF endpoint_minutes FOR
-		  VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z')`,
 		`INSERT INTO usage_hours VALUES ('2026-11-05Z', 'shop', '', 'user:bob', 'allowed', 1, 1)`,
 		`INSERT INTO usage_days VALUES ('2026-11-05Z', 'shop', '', 'user:bob', 'allowed', 1, 1)`,
+		`INSERT INTO tenant_minutes VALUES ('2026-11-05Z', 'shop', '', 'tenant:acme', 'allowed', 1, 1)`,
+		`INSERT INTO tenant_hours VALUES ('2026-11-05Z', 'shop', '', 'tenant:acme', 'allowed', 1, 1)`,
+		`INSERT INTO tenant_days VALUES ('2026-11-05Z', 'shop', '', 'tenant:acme', 'allowed', 1, 1)`,
+		`INSERT INTO call_hours VALUES ('2026-11-05Z', 'shop', 'user:bob', '/', 'allowed', 1, 1)`,
 		`INSERT INTO endpoint_minutes VALUES ('2026-11-05Z', 'shop', '', '/', 'allowed', 1, 1, '{0,1}')`,
 		`INSERT INTO endpoint_hours VALUES ('2026-11-05Z', 'shop', '', '/', 'allowed', 1, 1, '{0,1}')`,
 		`INSERT INTO endpoint_days VALUES ('2026-11-05Z', 'shop', '', '/', 'allowed', 1, 1, '{0,1}')`,
-		`INSERT INTO cache_minutes VALUES ('2026-11-05Z', 'denials', 1, 1)`,
-		`INSERT INTO cache_hours VALUES ('2026-11-05Z', 'denials', 1, 1)`,
-		`INSERT INTO cache_days VALUES ('2026-11-05Z', 'denials', 1, 1)`,
+		`INSERT INTO cache_minutes VALUES ('2026-11-05Z', 'shop', 'denials', 1, 1)`,
+		`INSERT INTO cache_hours VALUES ('2026-11-05Z', 'shop', 'denials', 1, 1)`,
+		`INSERT INTO cache_days VALUES ('2026-11-05Z', 'shop', 'denials', 1, 1)`,
 		`INSERT INTO record_refused (stream, entry, sidecar, sequence, bytes, reason)
 		  VALUES ('usage', '1-1', 'one', 2, 10, 'x')`,
 		`INSERT INTO record_names (fingerprint) VALUES ('x')`,
@@ -79,6 +88,7 @@ var filled = []string{
 	"domains", "rule_versions", "publications", "tiers", "profiles", "api_keys", "archives", "erasures", "events",
 	"usage_minutes", "record_sources", "usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours",
 	"endpoint_days", "cache_minutes", "cache_hours", "cache_days", "record_refused", "record_names", "identity_hours",
+	"tenant_minutes", "tenant_hours", "tenant_days", "call_hours",
 }
 
 // versionsOf are the versions of the schema.

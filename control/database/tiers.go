@@ -95,9 +95,11 @@ func (d *DB) SetTier(
 // DeleteTier removes a tier that no user and no key is on.
 func (d *DB) DeleteTier(ctx context.Context, by Actor, domain, name string, want *int64) error {
 	args := pgx.NamedArgs{"domain": domain, "name": name}
-	return d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
+	err := d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
 		return remove(ctx, tx, want, tierLock, `DELETE FROM tiers WHERE domain = @domain AND name = @name`, args)
 	})
+	err = used(err, tierOfProfile, "tier %q is in use: spillway users list --tier %s shows its users", name, name)
+	return used(err, tierOfKey, "tier %q is in use by API keys: spillway keys list shows them", name)
 }
 
 // TierRules is the rule file that the limits of tiers make: each is a rule that counts by user. It is empty where no

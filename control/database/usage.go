@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -35,8 +36,8 @@ type Usage struct {
 	Refused   int64          `json:"refused"`  // requests
 	Cost      int64          `json:"cost"`     // of those that were admitted
 	Points    []UsagePoint   `json:"points"`
-	Latencies []LatencyPoint `json:"latencies"` // of one identity, for whole requests; else empty
-	Latency   *Latencies     `json:"latency"`   // of all steps together; null: it is not asked for one identity
+	Latencies []LatencyPoint `json:"latencies"` // of one identity but a tenant, for whole requests; else empty
+	Latency   *Latencies     `json:"latency"`   // of all steps together; null: likewise
 }
 
 // UsagePoint is what was used in one step of time with one outcome.
@@ -52,8 +53,11 @@ func refuses(outcome string) bool { return slices.Contains(refusing, outcome) }
 
 // Usage fills in what was used. The time, the domain, the identity, the rule and the step of u are given.
 func (d *DB) Usage(ctx context.Context, u *Usage) error {
-	table, at := "usage_"+u.Step+"s", "at"
-	if u.Step == StepMinute {
+	table, at, tenant := "usage_"+u.Step+"s", "at", strings.HasPrefix(u.Identity, "tenant:")
+	switch {
+	case tenant: // of whoever asked: its users have their own usage besides
+		table = "tenant_" + u.Step + "s"
+	case u.Step == StepMinute:
 		at = "minute"
 	}
 	sql, args := `SELECT `+at+` AS at, outcome, requests, cost FROM `+table+` WHERE domain = $1 AND identity = $2
@@ -79,7 +83,7 @@ func (d *DB) Usage(ctx context.Context, u *Usage) error {
 		u.Admitted, u.Cost = u.Admitted+p.Requests, u.Cost+p.Cost
 	}
 	u.Latencies = []LatencyPoint{}
-	if u.Identity == "" || u.Rule != "" {
+	if u.Identity == "" || u.Rule != "" || tenant {
 		return nil
 	}
 	return d.addLatencies(ctx, u)
@@ -295,18 +299,20 @@ func (d *DB) Statistics(ctx context.Context, domain, by, step string, from, to t
 	return all, err
 }
 
-// CacheUse is hits and misses of a cache of all sidecars in one step of time.
+// CacheUse is hits and misses of a cache in one step of time, of all sidecars. A cache that does not know its domains
+// counts requests of all of them.
 type CacheUse struct {
 	At     time.Time `json:"at"`
+	Domain string    `json:"domain"` // empty: all domains together
 	Cache  string    `json:"cache"`
 	Hits   int64     `json:"hits"`
 	Misses int64     `json:"misses"`
 }
 
 // Caches are hits and misses, by time and cache.
-func (d *DB) Caches(ctx context.Context, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1
-	  AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
+func (d *DB) Caches(ctx context.Context, domain, step string, from, to time.Time) ([]CacheUse, error) {
+	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, domain, cache, hits, misses FROM cache_`+step+`s
+	  WHERE domain IN ($4, '') AND at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1, domain))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}

@@ -68,12 +68,13 @@ func TestNoRowIsLeftOut(t *testing.T) {
 		return len(all), err
 	}
 	caches := func() (int, error) {
-		all, err := d.Caches(ctx, StepHour, from, from.Add(24*time.Hour))
+		all, err := d.Caches(ctx, "shop", StepHour, from, from.Add(24*time.Hour))
 		return len(all), err
 	}
+	run(t, d, november)
 	run(t, d, fmt.Sprintf(`INSERT INTO endpoint_hours SELECT '2026-11-05Z', 'shop', '', '/' || n, 'allowed', 1, 1,
 	  '{0,1}' FROM generate_series(1, %d) n`, mostStatistics))
-	run(t, d, fmt.Sprintf(`INSERT INTO cache_hours SELECT '2026-11-05Z', 'cache-' || n, 1, 1
+	run(t, d, fmt.Sprintf(`INSERT INTO cache_hours SELECT '2026-11-05Z', 'shop', 'cache-' || n, 1, 1
 	  FROM generate_series(1, %d) n`, mostStatistics))
 	for what, ask := range map[string]func() (int, error){"statistics": statistics, "caches": caches} {
 		if n, err := ask(); n != mostStatistics || err != nil {
@@ -82,7 +83,7 @@ func TestNoRowIsLeftOut(t *testing.T) {
 	}
 	run(t, d,
 		`INSERT INTO endpoint_hours VALUES ('2026-11-05 01:00Z', 'shop', '', '/newest', 'allowed', 5, 5, '{0,1}')`)
-	run(t, d, `INSERT INTO cache_hours VALUES ('2026-11-05 01:00Z', 'newest', 1, 1)`)
+	run(t, d, `INSERT INTO cache_hours VALUES ('2026-11-05 01:00Z', 'shop', 'newest', 1, 1)`)
 	for what, ask := range map[string]func() (int, error){"statistics": statistics, "caches": caches} {
 		n, err := ask()
 		var problem *httpapi.Problem

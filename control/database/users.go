@@ -25,6 +25,7 @@ type User struct {
 	BlockedUntil  *time.Time `json:"blocked_until"`
 	LastRequestAt *time.Time `json:"last_request_at"`
 	ExceededCount int64      `json:"exceeded_count"`
+	UpgradedAt    *time.Time `json:"upgraded_at"` // when it got its tier; null: it has none
 	Revision      int64      `json:"revision" etag:""`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedBy     string     `json:"updated_by"`
@@ -41,17 +42,36 @@ type UserRequest struct {
 }
 
 const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason,
-  blocked_until, last_request_at, exceeded_count, revision, created_at, updated_by, updated_at`
+  blocked_until, last_request_at, exceeded_count, upgraded_at, revision, created_at, updated_by, updated_at`
 
 // profileLock selects the row that a change is about.
 const profileLock = `SELECT revision FROM profiles WHERE domain = @domain AND kind = @kind AND name = @name`
 
-// Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that
-// begin with prefix, where these are given.
-func (d *DB) Users(ctx context.Context, domain, after, tier, prefix string, count int) ([]User, error) {
-	return Many[User](ctx, d.reads, `SELECT `+userColumns+` FROM users
-	  WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
-	  ORDER BY name LIMIT $5`, domain, after, tier, prefix, count)
+// UserFilter chooses users of a domain. An empty field chooses all.
+type UserFilter struct {
+	Domain, Tier string
+	Prefix       string // what their names begin with
+	After        string // only users behind this one, in the order of the list
+	LastRequest  bool   // the list has the last requests first, and not the order of names
+}
+
+// lastRequests are the statement of users by their last request, and what is behind one of them.
+const (
+	lastRequests = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND ($2 = '' OR tier = $2)
+	  AND starts_with(name, $3) AND ($4 = '' OR (coalesce(last_request_at, '-infinity'), name) <
+	    (SELECT coalesce(last_request_at, '-infinity'), name FROM users WHERE domain = $1 AND name = $4))
+	  ORDER BY coalesce(last_request_at, '-infinity') DESC, name DESC LIMIT $5`
+	usersByName = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND ($2 = '' OR tier = $2)
+	  AND starts_with(name, $3) AND name > $4 ORDER BY name LIMIT $5`
+)
+
+// Users are those that a filter chooses.
+func (d *DB) Users(ctx context.Context, f UserFilter, count int) ([]User, error) {
+	sql := usersByName
+	if f.LastRequest {
+		sql = lastRequests
+	}
+	return Many[User](ctx, d.reads, sql, f.Domain, f.Tier, f.Prefix, f.After, count)
 }
 
 // User is one user.
@@ -66,6 +86,9 @@ func (r *UserRequest) checkQuotas() string {
 		QuotaHour: r.QuotaHour, QuotaDay: r.QuotaDay,
 		QuotaMonth: r.QuotaMonth, Burst: r.Burst,
 	})
+	if r.Burst != nil && r.QuotaHour == nil {
+		return "burst needs quota_hour: it is how much of that quota may come at once"
+	}
 	for _, l := range quotas {
 		_, err := l.Compile()
 		if err != nil {
@@ -99,16 +122,18 @@ func (d *DB) SetUser(
 		  RETURNING `+userColumns, args, func(u *User) int64 { return u.Revision })
 		return err
 	})
-	return after, err
+	return after, noTier(err, tierOfProfile, domain, r.Tier)
 }
 
 // DeleteUser removes a user without API keys.
 func (d *DB) DeleteUser(ctx context.Context, by Actor, domain, name string, want *int64) error {
 	args := pgx.NamedArgs{"domain": domain, "kind": KindUser, "name": name}
-	return d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
+	err := d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
 		return remove(ctx, tx, want, profileLock,
 			`DELETE FROM profiles WHERE domain = @domain AND kind = @kind AND name = @name`, args)
 	})
+	return used(err, userOfKey, "user %q is in use: it has API keys, valid or revoked. spillway keys list --user %[2]s "+
+		"shows them, and spillway erasures create user/%[2]s removes them with the user", name, name)
 }
 
 // Quotas are the limits of a user.

@@ -2,10 +2,16 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/must"
 )
@@ -77,6 +83,152 @@ func TestQuotasThatAreTakenAreLimits(t *testing.T) {
 		wrong := (&userLine{Name: name, UserRequest: c.ask}).check(1)
 		if (err == nil) != c.good || (wrong == nil) != c.good {
 			t.Errorf("%s: the API says %v, a load %v; want that it is taken: %v", name, err, wrong, c.good)
+		}
+	}
+}
+
+// TestUsersByTheirLastRequest reads the list page by page. An index has its order.
+func TestUsersByTheirLastRequest(t *testing.T) {
+	d := migrated(t)
+	run(t, d, `INSERT INTO tiers (domain, name) VALUES ('shop', 'gold')`)
+	run(t, d, `INSERT INTO users (domain, name, tier, last_request_at) VALUES ('shop', 'a', NULL, '2026-11-01Z'),
+	  ('shop', 'b', 'gold', '2026-11-03Z'), ('shop', 'c', NULL, NULL), ('shop', 'd', 'gold', '2026-11-03Z'),
+	  ('shop', 'e', NULL, '2026-11-02Z'), ('shop', 'f', NULL, NULL)`)
+	var got []string
+	f := UserFilter{Domain: "shop", LastRequest: true}
+	for {
+		page := must.Get(d.Users(t.Context(), f, 1))(t)
+		if len(page) == 0 {
+			break
+		}
+		f.After = page[0].Name
+		got = append(got, f.After)
+	}
+	if want := []string{"d", "b", "e", "a", "f", "c"}; !slices.Equal(got, want) {
+		t.Errorf("the users are %v, want %v", got, want)
+	}
+	gold := must.Get(d.Users(t.Context(), UserFilter{Domain: "shop", Tier: "gold", LastRequest: true}, 9))(t)
+	if len(gold) != 2 || gold[0].Name != "d" {
+		t.Errorf("the users of a tier are %+v, want d and b", gold)
+	}
+	tx := must.Get(d.changes.Begin(t.Context()))(t)
+	defer tx.Rollback(t.Context())
+	must.Get(tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off`))(t)
+	var plan string
+	must.Do(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) `+lastRequests, "shop", "", "", "d",
+		2).Scan(&plan))
+	steps := stepsOf(t, plan)
+	if !slices.ContainsFunc(steps, func(s *planNode) bool { return s.Index == "profiles_last_request" }) ||
+		slices.ContainsFunc(steps, func(s *planNode) bool { return s.Type == "Sort" }) {
+		t.Errorf("the list is not served by its index:\n%s", plan)
+	}
+}
+
+// TestATierHasTheTimeOfItsBegin changes users. The time changes with the tier and with nothing else.
+func TestATierHasTheTimeOfItsBegin(t *testing.T) {
+	d := migrated(t)
+	run(t, d, `INSERT INTO tiers (domain, name) VALUES ('shop', 'gold'), ('shop', 'iron')`)
+	gold, iron, many := "gold", "iron", int64(5)
+	set := func(r UserRequest) *time.Time {
+		return must.Get(d.SetUser(t.Context(), Actor{Name: "ann"}, "shop", "bob", r, nil))(t).UpgradedAt
+	}
+	if at := set(UserRequest{QuotaDay: &many}); at != nil {
+		t.Errorf("without a tier the time is %v", at)
+	}
+	first := set(UserRequest{Tier: &gold})
+	if first == nil {
+		t.Fatal("a tier has no time")
+	}
+	if at := set(UserRequest{Tier: &gold, QuotaDay: &many}); at == nil || !at.Equal(*first) {
+		t.Errorf("with another quota the time is %v, want %v", at, first)
+	}
+	if at := set(UserRequest{Tier: &iron}); at == nil || !at.After(*first) {
+		t.Errorf("with another tier the time is %v, want one after %v", at, first)
+	}
+	if at := set(UserRequest{}); at != nil {
+		t.Errorf("without a tier the time is %v", at)
+	}
+	made := must.Get(d.SetUser(t.Context(), Actor{Name: "ann"}, "shop", "new", UserRequest{Tier: &gold}, nil))(t)
+	if made.UpgradedAt == nil {
+		t.Error("the tier of a new user has no time")
+	}
+}
+
+// TestABlockLeavesNoUser blocks and unblocks. Only a user that was made for something else stays.
+func TestABlockLeavesNoUser(t *testing.T) {
+	d, by := migrated(t), Actor{Name: "ann"}
+	tier := "gold"
+	run(t, d, `INSERT INTO tiers (domain, name) VALUES ('shop', 'gold')`)
+	for name, c := range map[string]struct {
+		before, after func(name string) error // the block
+		stays         bool
+	}{
+		"unknown": {},
+		"made before": {stays: true, before: func(name string) error {
+			_, err := d.SetUser(t.Context(), by, "shop", name, UserRequest{}, nil)
+			return err
+		}},
+		"made since": {stays: true, after: func(name string) error {
+			_, err := d.SetUser(t.Context(), by, "shop", name, UserRequest{}, nil)
+			return err
+		}},
+		"with a tier": {stays: true, before: func(name string) error {
+			_, err := d.SetUser(t.Context(), by, "shop", name, UserRequest{Tier: &tier}, nil)
+			return err
+		}},
+		"with a key": {stays: true, after: func(name string) error {
+			_, err := d.AddKey(t.Context(), by, "shop", KeyRequest{ID: "k", User: name})
+			return err
+		}},
+		"loaded": {stays: true, after: func(name string) error {
+			lines := NewUserLines(CsvLines(strings.NewReader("name\n" + name + "\n")))
+			_, err := d.LoadUsers(t.Context(), by, "shop", lines)
+			return err
+		}},
+	} {
+		who := Subject{"shop", KindUser, name}
+		for _, change := range []func(string) error{c.before, func(string) error {
+			_, err := d.SetBlock(t.Context(), by, who, BlockRequest{Reason: "abuse"}, nil)
+			return err
+		}, c.after, func(string) error { return d.Unblock(t.Context(), by, who, nil) }} {
+			if change != nil {
+				must.Do(t, change(name))
+			}
+		}
+		u, err := d.User(t.Context(), "shop", name)
+		if stays := err == nil; stays != c.stays || stays && u.Blocked {
+			t.Errorf("%s: after the block the user is %+v (%v), want that it stays: %v", name, u, err, c.stays)
+		}
+	}
+}
+
+// TestReferencesAreToldInWords breaks references between rows.
+func TestReferencesAreToldInWords(t *testing.T) {
+	d, by := migrated(t), Actor{Name: "ann"}
+	run(t, d, `INSERT INTO tiers (domain, name) VALUES ('shop', 'gold'), ('shop', 'iron')`)
+	run(t, d, `INSERT INTO users (domain, name, tier) VALUES ('shop', 'bob', 'gold')`)
+	run(t, d, `INSERT INTO api_keys (domain, id, digest, prefix, user_name, tier)
+	  VALUES ('shop', 'k', sha256('k'), 'spw_', 'bob', 'iron')`)
+	nosuch := "nosuch"
+	_, unknown := d.SetUser(t.Context(), by, "shop", "bob", UserRequest{Tier: &nosuch}, nil)
+	for _, c := range []struct {
+		got    error
+		status int
+		want   string
+	}{
+		{unknown, http.StatusUnprocessableEntity,
+			`tier "nosuch" does not exist in the domain shop: spillway tiers list shows those that do`},
+		{d.DeleteTier(t.Context(), by, "shop", "gold", nil), http.StatusConflict,
+			`tier "gold" is in use: spillway users list --tier gold shows its users`},
+		{d.DeleteTier(t.Context(), by, "shop", "iron", nil), http.StatusConflict,
+			`tier "iron" is in use by API keys: spillway keys list shows them`},
+		{d.DeleteUser(t.Context(), by, "shop", "bob", nil), http.StatusConflict,
+			`user "bob" is in use: it has API keys, valid or revoked. spillway keys list --user bob shows them, and ` +
+				`spillway erasures create user/bob removes them with the user`},
+	} {
+		var problem *httpapi.Problem
+		if !errors.As(c.got, &problem) || problem.Status != c.status || problem.Detail != c.want {
+			t.Errorf("the error is %v, want %d %s", c.got, c.status, c.want)
 		}
 	}
 }

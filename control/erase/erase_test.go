@@ -144,6 +144,7 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	t.Parallel()
 	d, ctx := open(t), t.Context()
 	must.Get(d.Migrate(ctx, 0))(t)
+	run(t, d, `CREATE TABLE identity_hours_all PARTITION OF identity_hours FOR VALUES FROM (MINVALUE) TO (MAXVALUE)`)
 	run(t, d, `INSERT INTO identity_hours (at, domain, identity, samples, latencies)
 	  VALUES (date_trunc('hour', now(), 'UTC'), 'shop', 'user:ann', 1, '{1}')`)
 	run(t, d, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -83,6 +83,8 @@ CREATE TABLE profiles (
   blocked_until   timestamptz,
   last_request_at timestamptz,
   exceeded_count  bigint NOT NULL DEFAULT 0 CHECK (exceeded_count >= 0),
+  upgraded_at     timestamptz, -- when it got its tier
+  block_only      boolean NOT NULL DEFAULT false, -- a block made the row, which ends with the block
   identity        text, -- how usage and events name a user: the leader writes it, because it knows KEY_SECRET
   revision        bigint NOT NULL DEFAULT 1,
   created_at      timestamptz NOT NULL DEFAULT now(),
@@ -100,11 +102,14 @@ CREATE TABLE profiles (
 CREATE INDEX profiles_tier ON profiles (domain, tier);
 CREATE INDEX profiles_blocked ON profiles (domain, kind, name) WHERE blocked;
 CREATE INDEX profiles_identity ON profiles (domain, identity);
+-- Users by their last request: those without one are the last.
+CREATE INDEX profiles_last_request ON profiles (domain, (coalesce(last_request_at, '-infinity')), name)
+  WHERE kind = 'user';
 CREATE INDEX profiles_unnamed ON profiles (domain, name) WHERE kind = 'user' AND identity IS NULL;
 
 CREATE VIEW users AS
   SELECT domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until,
-    last_request_at, exceeded_count, identity, revision, created_at, updated_by, updated_at
+    last_request_at, exceeded_count, upgraded_at, identity, revision, created_at, updated_by, updated_at
   FROM profiles WHERE kind = 'user';
 
 CREATE VIEW blocks AS
@@ -114,8 +119,8 @@ CREATE VIEW blocks AS
 -- +goose StatementBegin
 CREATE FUNCTION begin_block() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO profiles (domain, kind, name, blocked, block_reason, blocked_until)
-    VALUES (NEW.domain, NEW.kind, NEW.name, true, coalesce(NEW.reason, ''), NEW.until)
+  INSERT INTO profiles (domain, kind, name, block_only, blocked, block_reason, blocked_until)
+    VALUES (NEW.domain, NEW.kind, NEW.name, true, true, coalesce(NEW.reason, ''), NEW.until)
     ON CONFLICT (domain, kind, name) DO UPDATE
     SET blocked = true, block_reason = excluded.block_reason, blocked_until = excluded.blocked_until;
   RETURN NEW;
@@ -123,13 +128,15 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER begin_block INSTEAD OF INSERT ON blocks FOR EACH ROW EXECUTE FUNCTION begin_block();
 
--- The end of a block leaves a user what else is known about it.
+-- The end of a block leaves what else is known about a user. A row that the block made goes with it, unless API keys
+-- belong to it by now.
 -- +goose StatementBegin
 CREATE FUNCTION end_block() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  DELETE FROM profiles p WHERE (domain, kind, name) = (OLD.domain, OLD.kind, OLD.name) AND block_only AND NOT EXISTS (
+    SELECT FROM api_keys k WHERE (k.domain, k.user_kind, k.user_name) = (p.domain, p.kind, p.name));
   UPDATE profiles SET blocked = false, block_reason = '', blocked_until = NULL
-    WHERE domain = OLD.domain AND kind = 'user' AND OLD.kind = 'user' AND name = OLD.name;
-  DELETE FROM profiles WHERE domain = OLD.domain AND kind = OLD.kind AND kind <> 'user' AND name = OLD.name;
+    WHERE (domain, kind, name) = (OLD.domain, OLD.kind, OLD.name);
   RETURN OLD;
 END $$;
 -- +goose StatementEnd
@@ -218,7 +225,7 @@ CREATE INDEX audit_deleted ON audit (at) WHERE after IS NULL AND before IS NOT N
 -- +goose StatementBegin
 CREATE FUNCTION log_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  hidden CONSTANT text[] := '{text,rules,costs,identity,counted_id,counted_key,user_kind}';
+  hidden CONSTANT text[] := '{text,rules,costs,identity,counted_id,counted_key,user_kind,upgraded_at,block_only}';
   before jsonb := CASE WHEN TG_OP <> 'INSERT' THEN jsonb_strip_nulls(to_jsonb(OLD)) - hidden END;
   after  jsonb := CASE WHEN TG_OP <> 'DELETE' THEN jsonb_strip_nulls(to_jsonb(NEW)) - hidden END;
   one    jsonb := coalesce(after, before);
@@ -241,6 +248,22 @@ BEGIN
   RETURN NEW;
 END $$;
 -- +goose StatementEnd
+-- Who sets what is known of a user makes it more than a block, and a tier has the time since when it is the user's.
+-- +goose StatementBegin
+CREATE FUNCTION note_user() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.block_only := false;
+  IF NEW.tier IS DISTINCT FROM OLD.tier THEN
+    NEW.upgraded_at := CASE WHEN NEW.tier IS NOT NULL THEN now() END;
+  END IF;
+  RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER note_user BEFORE UPDATE OF tier, quota_hour, quota_day, quota_month, burst ON profiles
+  FOR EACH ROW EXECUTE FUNCTION note_user();
+CREATE TRIGGER note_new_user BEFORE INSERT ON profiles
+  FOR EACH ROW WHEN (NEW.tier IS NOT NULL) EXECUTE FUNCTION note_user();
+
 CREATE TRIGGER stamp BEFORE UPDATE ON tiers FOR EACH ROW EXECUTE FUNCTION stamp();
 CREATE TRIGGER stamp BEFORE UPDATE OF tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason,
   blocked_until ON profiles FOR EACH ROW EXECUTE FUNCTION stamp();
@@ -280,7 +303,20 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE OR TRUNCATE ON rule_versions EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE OR TRUNCATE ON publications EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable BEFORE DELETE OR TRUNCATE ON audit EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable BEFORE TRUNCATE ON audit EXECUTE FUNCTION refuse_change();
+
+-- The leader forgets lines that are older than it keeps the audit. Lines that are not yet in Redis stay.
+-- +goose StatementBegin
+CREATE FUNCTION forget_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF OLD.done_at IS NULL OR NOT coalesce(
+    OLD.at < nullif(current_setting('spillway.forgets', true), '')::timestamptz, false) THEN
+    RAISE EXCEPTION 'rows of audit are never changed: add a new one' USING ERRCODE = 'restrict_violation';
+  END IF;
+  RETURN OLD;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER forget_only BEFORE DELETE ON audit FOR EACH ROW EXECUTE FUNCTION forget_only();
 
 -- Rows of the audit stay as they are, but for done_at, with one exception: while an erasure is open it may take a name,
 -- and what was before and after, out of a row. Who did what and when stays, and the row names the erasure.
@@ -383,7 +419,8 @@ $$;
 -- +goose StatementEnd
 
 -- Usage by hour and by day of UTC. It is added up in the transaction that stores the minutes, so that late minutes
--- count here, too.
+-- count here, too. Tables of minutes, hours and days have partitions, which the leader makes and drops: one for each
+-- month, and of tables of days one for each year.
 CREATE TABLE usage_hours (
   at       timestamptz NOT NULL CHECK (date_trunc('hour', at, 'UTC') = at),
   domain   text NOT NULL,
@@ -393,7 +430,7 @@ CREATE TABLE usage_hours (
   requests bigint NOT NULL CHECK (requests >= 0),
   cost     bigint NOT NULL CHECK (cost >= 0),
   PRIMARY KEY (domain, identity, rule, at, outcome)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (at);
 CREATE TABLE usage_days (
   at       timestamptz NOT NULL CHECK (date_trunc('day', at, 'UTC') = at),
   domain   text NOT NULL,
@@ -403,7 +440,52 @@ CREATE TABLE usage_days (
   requests bigint NOT NULL CHECK (requests >= 0),
   cost     bigint NOT NULL CHECK (cost >= 0),
   PRIMARY KEY (domain, identity, rule, at, outcome)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (at);
+
+-- The same of each tenant, whoever asked: a request of a user of a tenant is in the usage of the user and here. The
+-- identity is that of the tenant, such as tenant:acme.
+CREATE TABLE tenant_minutes (
+  at       timestamptz NOT NULL CHECK (date_trunc('minute', at, 'UTC') = at),
+  domain   text NOT NULL,
+  rule     text NOT NULL,
+  identity text NOT NULL,
+  outcome  text NOT NULL CHECK (outcome <> ''),
+  requests bigint NOT NULL CHECK (requests >= 0),
+  cost     bigint NOT NULL CHECK (cost >= 0),
+  PRIMARY KEY (domain, identity, rule, at, outcome)
+) PARTITION BY RANGE (at);
+CREATE TABLE tenant_hours (
+  at       timestamptz NOT NULL CHECK (date_trunc('hour', at, 'UTC') = at),
+  domain   text NOT NULL,
+  rule     text NOT NULL,
+  identity text NOT NULL,
+  outcome  text NOT NULL CHECK (outcome <> ''),
+  requests bigint NOT NULL CHECK (requests >= 0),
+  cost     bigint NOT NULL CHECK (cost >= 0),
+  PRIMARY KEY (domain, identity, rule, at, outcome)
+) PARTITION BY RANGE (at);
+CREATE TABLE tenant_days (
+  at       timestamptz NOT NULL CHECK (date_trunc('day', at, 'UTC') = at),
+  domain   text NOT NULL,
+  rule     text NOT NULL,
+  identity text NOT NULL,
+  outcome  text NOT NULL CHECK (outcome <> ''),
+  requests bigint NOT NULL CHECK (requests >= 0),
+  cost     bigint NOT NULL CHECK (cost >= 0),
+  PRIMARY KEY (domain, identity, rule, at, outcome)
+) PARTITION BY RANGE (at);
+
+-- What each identity used of each endpoint: whole requests.
+CREATE TABLE call_hours (
+  at       timestamptz NOT NULL CHECK (date_trunc('hour', at, 'UTC') = at),
+  domain   text NOT NULL,
+  identity text NOT NULL,
+  endpoint text NOT NULL,
+  outcome  text NOT NULL CHECK (outcome <> ''),
+  requests bigint NOT NULL CHECK (requests >= 0),
+  cost     bigint NOT NULL CHECK (cost >= 0),
+  PRIMARY KEY (domain, identity, at, endpoint, outcome)
+) PARTITION BY RANGE (at);
 
 -- What was decided about endpoints, with latencies of the decisions. The rule is the one that decided.
 CREATE TABLE endpoint_minutes (
@@ -427,7 +509,7 @@ CREATE TABLE endpoint_hours (
   cost      bigint NOT NULL CHECK (cost >= 0),
   latencies bigint[] NOT NULL,
   PRIMARY KEY (domain, at, rule, endpoint, outcome)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (at);
 CREATE TABLE endpoint_days (
   at        timestamptz NOT NULL CHECK (date_trunc('day', at, 'UTC') = at),
   domain    text NOT NULL,
@@ -438,34 +520,37 @@ CREATE TABLE endpoint_days (
   cost      bigint NOT NULL CHECK (cost >= 0),
   latencies bigint[] NOT NULL,
   PRIMARY KEY (domain, at, rule, endpoint, outcome)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (at);
 
 -- Hits and misses of the caches of all sidecars together.
 CREATE TABLE cache_minutes (
   at     timestamptz NOT NULL CHECK (date_trunc('minute', at, 'UTC') = at),
+  domain text NOT NULL,
   cache  text NOT NULL,
   hits   bigint NOT NULL CHECK (hits >= 0),
   misses bigint NOT NULL CHECK (misses >= 0),
-  PRIMARY KEY (at, cache)
+  PRIMARY KEY (domain, at, cache)
 ) WITH (fillfactor = 80);
 CREATE TABLE cache_hours (
   at     timestamptz NOT NULL CHECK (date_trunc('hour', at, 'UTC') = at),
+  domain text NOT NULL,
   cache  text NOT NULL,
   hits   bigint NOT NULL CHECK (hits >= 0),
   misses bigint NOT NULL CHECK (misses >= 0),
-  PRIMARY KEY (at, cache)
+  PRIMARY KEY (domain, at, cache)
 ) WITH (fillfactor = 80);
 CREATE TABLE cache_days (
   at     timestamptz NOT NULL CHECK (date_trunc('day', at, 'UTC') = at),
+  domain text NOT NULL,
   cache  text NOT NULL,
   hits   bigint NOT NULL CHECK (hits >= 0),
   misses bigint NOT NULL CHECK (misses >= 0),
-  PRIMARY KEY (at, cache)
+  PRIMARY KEY (domain, at, cache)
 ) WITH (fillfactor = 80);
 
 CREATE INDEX events_identity ON events (domain, identity, at);
 -- Refusals of a domain by time. It holds all that is asked of many refusals, so that their rows need not be read.
-CREATE INDEX events_refused ON events (domain, at) INCLUDE (identity, method, endpoint)
+CREATE INDEX events_refused ON events (domain, at) INCLUDE (identity, method, endpoint, rule)
   WHERE outcome IN ('refused', 'blocked', 'malformed');
 
 -- The newest entries that could not be stored, and why. What was in them is not kept.
@@ -497,7 +582,7 @@ CREATE TABLE identity_hours (
   samples   bigint NOT NULL CHECK (samples > 0), -- events
   latencies bigint[] NOT NULL,
   PRIMARY KEY (domain, identity, at)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (at);
 
 -- Both lists together. To append is cheap; a list that is long is added up by bucket first.
 -- +goose StatementBegin

@@ -304,12 +304,15 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 	c.show(what, entries*batch, took)
 }
 
+// ages is longer than the test needs anything.
+const ages = 1000 * 24 * time.Hour
+
 // record lets a recorder work until that is done, and returns how long it takes.
 func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	r := copier.New(copier.Config{Connect: c.Connect, Redis: c.client, Keys: c.publisher.cfg.Keys,
-		Log: slog.New(slog.DiscardHandler)})
+		Log: slog.New(slog.DiscardHandler), Keep: copier.Keep{Hours: ages, Days: ages, Audit: ages}})
 	ended := make(chan struct{})
 	took := c.timed(what, func() error {
 		go func() { _ = r.Run(ctx, nil); close(ended) }()

@@ -5,6 +5,9 @@ import (
 	"strconv"
 )
 
+// DecisionHeader is the header that has the id of a decision that can be looked up.
+const DecisionHeader = "x-ratelimit-decision"
+
 // ProblemType is the content type of a problem document (RFC 9457).
 const ProblemType = "application/problem+json"
 

@@ -22,17 +22,25 @@ type Admin struct {
 	Events string `env:"ADMIN_EVENTS" envDefault:"operate" in:"view|operate|off"`
 	// keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
 	TopKeys int `env:"ADMIN_TOP_KEYS" envDefault:"1024"`
+	// refusals and degraded decisions that are kept for five minutes, 1 KiB each; answers and LOG_DECISIONS have their
+	// ids, as the header x-ratelimit-decision, and spillway explain --id shows them; 0: none
+	Decisions int `env:"ADMIN_DECISIONS" envDefault:"8192"`
 }
 
 // OperatorNames are the entries of ADMIN_TLS_OPERATORS.
 func (a *Admin) OperatorNames() []string { return TLS{SAN: a.Operators}.Names() }
 
-// maxTop bounds the memory of the sketch.
-const maxTop = 65536
+// Bounds of the memory of the sketch, and of the decisions that are kept.
+const (
+	maxTop       = 65536
+	maxDecisions = 1 << 20
+)
 
 func (a *Admin) validate(p *problems) {
 	p.unless(a.TopKeys == 0 || a.TopKeys >= 16 && a.TopKeys <= maxTop, "ADMIN_TOP_KEYS", a.TopKeys,
 		"0, or a number from 16 to 65536")
+	p.unless(a.Decisions >= 0 && a.Decisions <= maxDecisions, "ADMIN_DECISIONS", a.Decisions,
+		"a number from 0 to 1048576")
 	if a.Cert == "" {
 		p.unused("set ADMIN_TLS_CERT as well, or remove it: the debug port has no TLS", []setting{
 			{"ADMIN_TLS_KEY", a.Key}, {"ADMIN_TLS_CLIENT_CA", a.ClientCA}, {"ADMIN_TLS_OPERATORS", a.Operators},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -30,6 +31,12 @@ type Control struct {
 	Reads int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8" in:"1..1000"`
 	// connections, at most, for blocks; two are always open
 	Blocks int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8" in:"1..1000"`
+
+	// how long usage by hour and latencies of identities stay, in whole months
+	KeepHours Age `env:"CONTROL_KEEP_HOURS" envDefault:"400d"`
+	// how long usage by day stays, in whole years
+	KeepDays  Age `env:"CONTROL_KEEP_DAYS" envDefault:"2557d"`
+	KeepAudit Age `env:"CONTROL_KEEP_AUDIT" envDefault:"2557d"` // how long lines of the audit stay
 
 	// where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
 	Archive string `env:"CONTROL_ARCHIVE"`
@@ -84,6 +91,12 @@ func ArchiveFromEnvironment(environ []string) (Control, error) {
 	return c, nil
 }
 
+// What the control needs of what it keeps: hours of this month and of the one before, into which late entries go.
+const (
+	leastHours = Age(62 * 24 * time.Hour)
+	leastAudit = Age(24 * time.Hour)
+)
+
 // readControl reads the variables, and checks those of the archive.
 func readControl(environ []string) (c Control, problems problems) {
 	set := assigned(environ)
@@ -110,6 +123,11 @@ func readControl(environ []string) (c Control, problems problems) {
 		problems.add(err)
 	}
 	problems.outside(reflect.ValueOf(&c).Elem(), "")
+	problems.unless(c.KeepHours >= leastHours, "CONTROL_KEEP_HOURS", set["CONTROL_KEEP_HOURS"],
+		"at least 62d: quotas of a month are counted by them")
+	problems.unless(c.KeepDays >= c.KeepHours, "CONTROL_KEEP_DAYS", set["CONTROL_KEEP_DAYS"],
+		"at least as long as CONTROL_KEEP_HOURS")
+	problems.unless(c.KeepAudit >= leastAudit, "CONTROL_KEEP_AUDIT", set["CONTROL_KEEP_AUDIT"], "at least 1d")
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
 	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"],
 		"longer than CONTROL_KEEP_EVENTS")

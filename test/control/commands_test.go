@@ -125,7 +125,7 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 }
 
 func peopleCommands(t *testing.T, w *world, s *shell) {
-	s.says(6, "users set ann --tier gold", "there is no tier gold: make it first")
+	s.says(6, "users set ann --tier gold", `tier "gold" does not exist in the domain api: spillway tiers list shows those that do`)
 	s.says(0, "tiers set gold --limit 4/1m --price 9.5 --display-name Gold", "gold", "Gold", "4/1m", "9.5")
 	s.says(0, "users set ann --tier gold --quota-month 1000", "tier", "gold", "1000")
 	s.says(0, "users set ann --quota-month none --quota-day 50", "gold", "50")
@@ -136,7 +136,7 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 	s.says(0, "users set ann --quota-day none", "gold")
 	s.says(2, "users set ann --quota-day many", "must be a whole number or none")
 	s.says(6, "users show ben", `there is no user "ben" in the domain "api"`)
-	s.says(6, "tiers rm gold", "in use")
+	s.says(6, "tiers rm gold", `tier "gold" is in use: spillway users list --tier gold shows its users`)
 	servers.Await(t, "the tier on all sidecars", func() error {
 		if got := w.admits("ann", 12); got < 4 {
 			return fmt.Errorf("%d of 12 pass, want 4", got)

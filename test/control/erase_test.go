@@ -37,7 +37,7 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			places := w.erase(gone, 0)
 			for _, p := range []string{
 				"streams in Redis", "api_keys", "profiles", "audit", "events", "usage_minutes", "identity_hours",
-				"usage_of_another_room", "events_restored", "records in Redis", "counters in Redis", "archive",
+				"call_hours", "usage_of_another_room", "events_restored", "records in Redis", "counters in Redis", "archive",
 			} {
 				if places[p].Removed == 0 {
 					t.Errorf("nothing was removed from %s: %v", p, places)
@@ -166,7 +166,7 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
 	w.awaitPartition("events_" + now.Format("2006_01"))
-	w.awaitPartition("usage_minutes_" + now.Format("2006_01"))
+	w.awaitPartition("endpoint_days_" + now.Format("2006")) // the last one
 	w.exec(`CREATE TABLE usage_of_another_room (domain text, identity text, requests bigint)`)
 	w.must("POST", versions, map[string]any{"text": rulesOf(50)})
 	w.awaitVersion(1)
@@ -186,7 +186,7 @@ func (w *eraseWorld) awaitPartition(name string) {
 func (w *eraseWorld) partitions(day time.Time) {
 	w.t.Helper()
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
-	for _, table := range []string{"events", "usage_minutes"} {
+	for _, table := range []string{"events", "usage_minutes", "identity_hours", "call_hours"} {
 		w.exec(fmt.Sprintf(`DO $$ BEGIN
 			CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s');
 			EXCEPTION WHEN duplicate_table OR unique_violation THEN NULL; END $$`, table, month.Format("2006_01"),
@@ -322,6 +322,8 @@ func (w *eraseWorld) record(at time.Time, identity string) {
 	}
 	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5,
 	  5)`, at, identity)
+	w.exec(`INSERT INTO call_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, '/', 'allowed', 5, 5)`,
+		at, identity)
 	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at,
 		identity)
 }

@@ -55,7 +55,7 @@ func askWorld(t *testing.T) *world {
 	servers.Await(t, "the months of the record, and the name of ann", func() error {
 		var named int
 		err := db.QueryRow(ctx, `SELECT count(*) FROM users, pg_inherits WHERE identity = $1
-		  AND inhparent = 'usage_minutes'::regclass`, ann).Scan(&named)
+		  AND inhparent = 'endpoint_days'::regclass`, ann).Scan(&named)
 		if err == nil && named == 0 {
 			err = fmt.Errorf("ann is not named %s yet", ann)
 		}

@@ -148,7 +148,7 @@ func TestTheRecordAnswers(t *testing.T) {
 		p99 > 2.1 {
 		t.Errorf("the statistics are %s, want 44 requests with p99 of 2 ms", got.text)
 	}
-	if got := w.must("GET", "/v1/caches?step=day", nil); !strings.Contains(got.text, `"hits": 18`) {
+	if got := w.must("GET", "/v1/domains/api/caches?step=day", nil); !strings.Contains(got.text, `"hits": 18`) {
 		t.Errorf("the caches are %s, want 18 hits", got.text)
 	}
 	w.metricsAndCommand(t)

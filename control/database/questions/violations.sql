@@ -1,7 +1,7 @@
 WITH counted AS (
   SELECT identity, count(*) AS refusals, min(at) AS first, max(at) AS last
   FROM events
-  WHERE domain = @domain AND at >= @since AND outcome IN ('refused', 'blocked', 'malformed')
+  WHERE domain = @domain AND at >= @since AND outcome IN ('refused', 'blocked', 'malformed') AND (@rule = '' OR rule = @rule)
   GROUP BY identity
   ORDER BY refusals DESC, identity
   LIMIT @limit
