@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
