@@ -38,9 +38,10 @@ type API struct {
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
 	// count themselves of the keys that it made full.
 	Forget   func(ctx context.Context, touched, reset []string) error
-	Top      *live.Top                                        // nil: keys are not ranked
-	TopOfAll TopOfAll                                         // required with Top
-	Sidecars func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
+	Top      *live.Top                                         // nil: keys are not ranked
+	TopOfAll TopOfAll                                          // required with Top
+	Sidecars func(ctx context.Context) ([]SidecarView, string) // every sidecar that lives, and what is not known
+	Away     func(ctx context.Context) string                  // why the store does not answer; nil: it does
 	Events   *live.Feed
 	// Decision finds a decision that a sidecar has kept, nil: none of those that answer. Required.
 	Decision   func(ctx context.Context, id string) (found *live.Decision, missing []string, err error)
@@ -59,6 +60,9 @@ const about = "What an operator asks of a running sidecar, on its debug port. Wi
 func (a *API) Operations() *httpapi.API {
 	if a.Now == nil {
 		a.Now = time.Now
+	}
+	if a.Away == nil {
+		a.Away = func(context.Context) string { return "" }
 	}
 	a.Access.Roles, a.Access.TokenFile, a.Access.ClientCA = Roles, TokenFile.Variable, "ADMIN_TLS_CLIENT_CA"
 	api := httpapi.New(httpapi.Config{

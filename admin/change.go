@@ -18,7 +18,10 @@ func (a *API) change(
 	if err != nil {
 		return nil, err
 	}
-	err = a.claimed(ctx, action, &id)
+	err = a.reachable(ctx)
+	if err == nil {
+		err = a.claimed(ctx, action, &id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +47,17 @@ func (a *API) change(
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
 	}
 	return answer, nil
+}
+
+// reachable refuses a change while the store does not answer: it would hold here alone, and be gone with this sidecar.
+func (a *API) reachable(ctx context.Context) error {
+	why := a.Away(ctx)
+	if why == "" {
+		return nil
+	}
+	return httpapi.NewProblem(http.StatusServiceUnavailable, "Redis does not answer (%s), so nothing was "+
+		"changed: it keeps blocks, tiers and counters. What is known of them holds meanwhile. Send this again when "+
+		"/readyz is ok", why)
 }
 
 // claimed refuses a change that a control would undo, and names the command that asks the control for it. A control

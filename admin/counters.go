@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -39,6 +40,7 @@ type UsageView struct {
 	Record   *RecordView   `json:"record"`
 	Counters []CounterView `json:"counters"`
 	Unlisted []Unlisted    `json:"unlisted"`
+	Unknown  string        `json:"unknown,omitempty"` // what the store did not answer, and what is shown instead
 }
 
 // Unlisted is a rule that counts by the holder and by something that is not given.
@@ -58,6 +60,7 @@ type CounterView struct {
 	ResetAfter float64   `json:"reset_after"`                 // seconds until it is full, or its window ends
 	CoolDown   float64   `json:"cool_down,omitempty"`         // seconds that a penalty still lasts
 	Unknown    string    `json:"unknown,omitempty"`           // why the store did not answer
+	Share      bool      `json:"share,omitempty"`             // left is what this sidecar's own share holds
 }
 
 // Owner is one of whom or what a counter counts, such as a user or an endpoint.
@@ -103,7 +106,9 @@ func (a *API) usage(ctx context.Context, in *usageRequest) (*UsageView, error) {
 	if id, named, err := a.identity(&h.Whom); err == nil && named {
 		record, err := a.Records.Get(ctx, id)
 		if err != nil {
-			return nil, err
+			record = a.Records.Known(id)
+			view.Unknown = fmt.Sprintf("what is kept now and what other sidecars spend; here is what this one knew "+
+				"last, and what its own share has left: %v", err)
 		}
 		view.Record = viewOf(record)
 	}
@@ -180,12 +185,23 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter) []Counte
 			Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
 			State: stateOf(&asked[i].Limit, d.Remaining), ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
 		}
+		if d.Reason != "" {
+			a.lookHere(ctx, &counters[i], &view)
+		}
 		if d.Penalized {
 			view.CoolDown = seconds(d.RetryAfter)
 		}
 		views = append(views, view)
 	}
 	return views
+}
+
+// lookHere fills in what this sidecar counts of a limit by itself, while the store does not answer.
+func (a *API) lookHere(ctx context.Context, c *descriptors.Counter, view *CounterView) {
+	own, counts := a.Engine.OwnShare(ctx, c)
+	if counts {
+		view.Share, view.Left, view.ResetAfter = true, own.Remaining, seconds(own.ResetAfter)
+	}
 }
 
 // ResetRequest asks for full counters, or for the end of penalties.
@@ -222,6 +238,9 @@ func (a *API) restore(
 		return nil, httpapi.Cannot("name whom, by user, tenant, api_key, ip or endpoint, or name keys")
 	}
 	counters, unlisted, err := a.counters(ctx, &ask.HolderRequest)
+	if err == nil {
+		err = a.reachable(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ type SidecarList struct {
 	Sidecars []SidecarView `json:"sidecars"`
 	Agree    bool          `json:"rules_agree"` // all have the same rules, but for canaries that are meant
 	Rules    []string      `json:"rules"`       // the hashes of the rules in use
+	// what is not known because the store does not answer, and why
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // SidecarView is a sidecar that lives.
@@ -30,6 +32,8 @@ type SidecarView struct {
 	Started  time.Time `json:"started"`
 	Loaded   time.Time `json:"loaded,omitzero"` // when its rules came into use
 	Degraded []string  `json:"degraded"`        // what does not work as it should
+	// seconds since this was last read, where the store does not answer; not there: it is so now
+	NotHeardFor float64 `json:"not_heard_for,omitempty"`
 	// the management server that its rules come from; not there where they come from files alone
 	XDS *XDSState `json:"xds,omitempty"`
 	// domains of which a share of the sidecars uses another version
@@ -59,15 +63,10 @@ func (s *SidecarView) canaries() string {
 
 // sidecars serves GET /v1/sidecars.
 func (a *API) sidecars(ctx context.Context, _ *httpapi.None) (*SidecarList, error) {
-	sidecars, err := a.Sidecars(ctx)
-	if err != nil {
-		return nil, err
-	}
-	view := &SidecarList{Sidecars: sidecars}
-	view.Agree = true
+	sidecars, unknown := a.Sidecars(ctx)
+	view := &SidecarList{Sidecars: sidecars, Unknown: unknown, Agree: true}
 	by := map[string]string{} // rules of the sidecars with the same canaries
-	for i := range sidecars {
-		s := &sidecars[i]
+	for _, s := range sidecars {
 		view.Rules = append(view.Rules, s.Rules)
 		if hash, known := by[s.canaries()]; known && hash != s.Rules {
 			view.Agree = false
@@ -95,8 +94,10 @@ type TopView struct {
 	Every    int64     `json:"sampled_one_in"` // one decision in so many is counted, as so many
 	Sidecars int       `json:"sidecars"`       // how many sidecars are in it
 	Missing  []string  `json:"missing"`        // sidecars that live and did not answer
-	Asked    []TopKey  `json:"asked"`          // keys that are asked for most
-	Refused  []TopKey  `json:"refused"`        // keys that are refused most
+	// what is not known because the store does not answer, and why
+	Unknown string   `json:"unknown,omitempty"`
+	Asked   []TopKey `json:"asked"`   // keys that are asked for most
+	Refused []TopKey `json:"refused"` // keys that are refused most
 }
 
 // TopKey is a key with how often it was asked for, or refused.
@@ -106,8 +107,8 @@ type TopKey struct {
 	Who  []Owner `json:"who"`  // whom it counts
 }
 
-// TopOfAll is the rankings of all sidecars, and the names of those that did not answer.
-type TopOfAll func(ctx context.Context) (all []live.Ranking, missing []string, err error)
+// TopOfAll is the rankings of all sidecars, the names of those that did not answer, and what is not known.
+type TopOfAll func(ctx context.Context) (all []live.Ranking, missing []string, unknown string)
 
 // top serves GET /v1/top.
 func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
@@ -119,11 +120,8 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 	if in.All {
 		ctx, cancel := context.WithTimeout(ctx, topWithin)
 		defer cancel()
-		all, missing, err := a.TopOfAll(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ranking, view.Sidecars, view.Missing = live.Merge(all), len(all), missing
+		all, missing, unknown := a.TopOfAll(ctx)
+		ranking, view.Sidecars, view.Missing, view.Unknown = live.Merge(all), len(all), missing, unknown
 	}
 	view.Since, view.Every = ranking.Since, ranking.Every
 	view.Asked, view.Refused = a.named(in.shown(ranking.Asked)), a.named(in.shown(ranking.Refused))

@@ -60,6 +60,8 @@ type StoreView struct {
 	Calls    map[string]int64 `json:"calls"`                   // calls to its servers: ok, or why one did not decide
 	Latency  LatencyView      `json:"latency"`                 // of calls that were sent
 	Breakers []BreakerView    `json:"breakers"`                // one for each server
+	// why it cannot decide now, also where no request asks it; not there: it can
+	Away string `json:"away,omitempty"`
 }
 
 // LatencyView is how long calls took.

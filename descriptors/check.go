@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,7 @@ func (c *checker) domain(d *Domain) {
 	c.accounts(d, d.Tenants, accountTenant)
 	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
+	c.prefixes(d)
 	c.domainPenalty(d)
 	c.nodes(d.Name, d.Tree)
 }
@@ -134,6 +136,12 @@ func (c *checker) header(at Pos, h Header) {
 	}
 }
 
+// variables are what a message can hold of a refusal; variable finds what looks like one.
+var (
+	variables = []string{"{rule}", "{limit}", "{remaining}", "{retry_after}", "{reset}"}
+	variable  = regexp.MustCompile(`\{[a-z_]+\}`)
+)
+
 func (c *checker) response(at Pos, r *Response) {
 	if r == nil {
 		return
@@ -143,6 +151,11 @@ func (c *checker) response(at Pos, r *Response) {
 	}
 	if hasControl(r.Message) {
 		c.fail(at, "the response message %q has control bytes: remove them", r.Message)
+	}
+	for _, name := range variable.FindAllString(r.Message, -1) {
+		if !slices.Contains(variables, name) {
+			c.fail(at, "the response message has %s, which is unknown: use one of %s", name, strings.Join(variables, ", "))
+		}
 	}
 	if r.RetryAfter < 0 {
 		c.fail(at, "response retry_after %v is below 0", r.RetryAfter)

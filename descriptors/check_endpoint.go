@@ -66,3 +66,36 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what,
 		advice)
 }
+
+// likePrefix is a pattern of one segment below what is hardly ever followed by one segment: a version, or a word for a
+// part of a site. /users/* is not one: what follows is one user.
+var likePrefix = regexp.MustCompile(
+	`^(.*/)?(v[0-9]+(alpha|beta)?[0-9]*|apis?|rest|rpc|graphql|static|assets|public|private|internal|admin)/\*$`)
+
+// prefixes warns of patterns that look like a prefix and match one segment alone, where no pattern of the domain is
+// about what is further below: then its author knows both.
+func (c *checker) prefixes(d *Domain) {
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		for _, p := range r.Match.Endpoints {
+			prefix := strings.TrimSuffix(p.Text, "*")
+			if likePrefix.MatchString(p.Text) && !d.isDeeper(prefix) {
+				c.warn(p.Pos.or(r.Pos), "endpoint %q of rule %q matches one segment, so %sa and not %sa/b: if all that "+
+					"is below is meant, write %q", p.Text, r.Name, prefix, prefix, prefix+"**")
+			}
+		}
+	}
+}
+
+// isDeeper reports whether an endpoint of the domain is about more than one segment below a prefix.
+func (d *Domain) isDeeper(prefix string) bool {
+	for i := range d.Rules {
+		for _, p := range d.Rules[i].Match.Endpoints {
+			rest, found := strings.CutPrefix(p.Text, prefix)
+			if found && (strings.Contains(rest, "/") || strings.HasPrefix(rest, "**")) {
+				return true
+			}
+		}
+	}
+	return false
+}

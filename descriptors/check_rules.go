@@ -11,8 +11,13 @@ import (
 // rules checks the scoped rules of a domain.
 func (c *checker) rules(d *Domain) {
 	names := map[string]Pos{}
-	for i := range d.Rules {
-		r := &d.Rules[i]
+	all := d.Rules
+	if d.Defaults != nil {
+		all = append(slices.Clip(all), *d.Defaults)
+		c.defaults(d.Defaults)
+	}
+	for i := range all {
+		r := &all[i]
 		if r.Name == "" {
 			c.fail(r.Pos, "a rule has no name: give it one, unique in the domain")
 		}
@@ -27,6 +32,15 @@ func (c *checker) rules(d *Domain) {
 				"domain looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it "+
 				"is, remove post_paid", r.Name)
 		}
+	}
+}
+
+// defaults checks what the rule of requests that nothing else limits can be. Counted by endpoint it would limit none:
+// a client has as many paths as it likes.
+func (c *checker) defaults(r *Rule) {
+	if r.Scope&ScopeEndpoint != 0 {
+		c.fail(r.Pos, "defaults cannot count by endpoint, of which a client has as many as it likes: use scope: "+
+			"client, ip, user, tenant, api_key, tier or global")
 	}
 }
 
@@ -132,12 +146,21 @@ func (c *checker) action(r *Rule) {
 	if r.Action != Block && (r.Reason != "" || !r.Until.IsZero()) {
 		c.warn(r.Pos, "reason and until of rule %q have no effect: they belong to action: block", r.Name)
 	}
+	if !r.Disabled {
+		c.reach(r)
+	}
+}
+
+// reach checks whom a rule can be about.
+func (c *checker) reach(r *Rule) {
 	switch {
-	case r.Disabled:
 	case r.isOver(c.now):
 		c.warn(r.Pos, "rule %q can never apply: its until has passed", r.Name)
-	case (r.Action == Block || r.Action == Allow) && r.Match.none():
-		c.warn(r.Pos, "rule %q has no match and so is about every request: if that is not meant, add match:", r.Name)
+	case r.Action == Block && r.Match.none():
+		c.fail(r.Pos, "rule %q has no match and would block every request: add match:, or disable it by enabled: false",
+			r.Name)
+	case r.Action == Allow && r.Match.none():
+		c.warn(r.Pos, "rule %q has no match and so exempts every request: if that is not meant, add match:", r.Name)
 	}
 }
 

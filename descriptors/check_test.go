@@ -91,7 +91,8 @@ func TestProblems(t *testing.T) {
 		{"rule a scope=user limit=5/1s cost=6", "warning: cost of 6 is above the 5"},
 		{"rule a scope=user limit=1/1s reason=x", "warning: action: block"},
 		{"rule a action=block until=2025-01-01T00:00:00Z", "warning: until has passed"},
-		{"rule a action=block", "warning: about every request"},
+		{"rule a action=block", "error: would block every request"},
+		{"rule a action=allow", "warning: exempts every request"},
 		{"rule a scope=user limit=1/1s users=,b", "warning: empty name"},
 		{"node =x : 1/minute", "error: empty key"},
 		{"node a : 1/minute share", "error: share_threshold without"},
@@ -139,6 +140,26 @@ func TestForeignEndpoints(t *testing.T) {
 	} {
 		got := problems(t, nil, "rule a scope=user limit=1/1s endpoints="+text)
 		wants(t, got, fmt.Sprintf("warning: did you mean %q?", want))
+	}
+}
+
+// TestPrefixes: one segment below a prefix is reported, unless the domain is about what is further below as well.
+func TestPrefixes(t *testing.T) {
+	const rule = "rule a scope=user limit=1/1s endpoints="
+	for _, text := range []string{"/api/v1/*", "/api/*", "/v2/*", "/x/admin/*", "/v1beta1/*"} {
+		prefix := strings.TrimSuffix(text, "*")
+		wants(t, problems(t, nil, rule+text), fmt.Sprintf("warning: so %sa and not %sa/b", prefix, prefix))
+		for _, other := range []string{"**", "*/x", "a/b"} {
+			got := problems(t, nil, rule+text, "rule b scope=user limit=1/1s endpoints="+prefix+other)
+			if len(got) > 0 {
+				t.Errorf("%s beside %s: %q", text, prefix+other, got)
+			}
+		}
+	}
+	for _, text := range []string{"/users/*", "/api/v1/**", "/api", "/api/v1/users/*", "/*/v1", "/apis"} {
+		if got := problems(t, nil, rule+text); len(got) > 0 {
+			t.Errorf("%s: %q", text, got)
+		}
 	}
 }
 
@@ -195,6 +216,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}),
 			"error: has 4097 bytes: a value has at most 4096"},
 		"message":     {response(Response{Message: "a\nb"}), "error: control bytes"},
+		"variable":    {response(Response{Message: "{retry} {limit}"}), "error: has {retry}, which is unknown"},
 		"status":      {response(Response{Status: 99}), "error: status 99"},
 		"retry after": {response(Response{RetryAfter: -1}), "error: retry_after"},
 		"no max_delay": {with(func(r *Rule) {

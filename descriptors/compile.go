@@ -46,7 +46,8 @@ type CompiledDomain struct {
 	onFailure  Failure
 	zone       *time.Location // of calendars
 	calendars  [CalendarMonth]*calendar
-	gate       *gate // nil: a domain without a penalty
+	gate       *gate         // nil: a domain without a penalty
+	fallback   *compiledRule // for requests that nothing else limits; nil: none
 	effects    []*Effect
 	overrides  overrides
 	written    *Domain // what it was compiled from, for Dump
@@ -71,6 +72,7 @@ type groups struct {
 	index                 index
 	scopes                []scopeGroups
 	blocks, allows, costs int
+	defaults              int
 	scoped                bool // the domain has anything but trees
 }
 
@@ -117,7 +119,7 @@ func compileDomain(d *Domain, opt Options, writer keys.Writer) *CompiledDomain {
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied,
 		CostHeader: strings.ToLower(d.CostHeader),
 		naming:     naming{serial: serials.Add(1), keys: writer},
-		groups:     groups{scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0},
+		groups:     groups{scoped: d.Defaults != nil || len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0},
 		ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure, written: d,
 		attributes: maps.Clone(defaultAttributes),
 	}
@@ -141,6 +143,8 @@ func compileDomain(d *Domain, opt Options, writer keys.Writer) *CompiledDomain {
 	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
 	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
 	c.addRules(d)
+	c.addDefaults(d.Defaults)
+	c.index.build()
 	c.addGate(d.Penalty)
 	c.addNodes(&c.tree, d.Tree)
 	c.addResolver(d, opt)
@@ -229,7 +233,18 @@ func (c *CompiledDomain) addRules(d *Domain) {
 	c.allows = c.index.addGroup(allows, compareSpecific)
 	c.costs = c.index.addGroup(costs, func(a, b *candidate) int { return 0 })
 	c.addScopes(enforced, logOnly)
-	c.index.build()
+}
+
+// addDefaults compiles the rule of requests that nothing else limits. It is in a group of the index, where counters are
+// listed and explained.
+func (c *CompiledDomain) addDefaults(r *Rule) {
+	var all []*candidate
+	if r != nil {
+		c.fallback = c.compileRule(r)
+		c.addEffects(c.fallback)
+		all = []*candidate{{rule: c.fallback, needs: r.Scope, written: r, at: r.Pos}}
+	}
+	c.defaults = c.index.addGroup(all, compareSpecific)
 }
 
 func (c *CompiledDomain) addScopes(enforced, logOnly [scopeCount][]*candidate) {

@@ -45,7 +45,11 @@ type Domain struct {
 	ResetUnix  bool // X-RateLimit-Reset as unix time instead of seconds
 	Tree       []Node
 	Penalty    *Penalty // one record per client over all rules; nil: none
+	Defaults   *Rule    // for requests that nothing else limits; nil: no limit
 }
+
+// DefaultRule is the name of Domain.Defaults.
+const DefaultRule = "default"
 
 // HeaderStyle is which rate limit headers a domain's answers carry.
 type HeaderStyle uint8

@@ -13,6 +13,7 @@ type Holder struct{ Tenant, User, IP, Endpoint, APIKey, Tier string }
 
 // Counter is one counter, or the record of a penalty alone, as the keys of charges name them.
 type Counter struct {
+	Domain string
 	Effect *Effect
 	Charge limit.Charge // a question about what is left
 }
@@ -115,7 +116,7 @@ func (h *holders) addLimits(r *compiledRule, head string) {
 func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	if !h.seen[c.Key] {
 		h.seen[c.Key] = true
-		h.found = append(h.found, Counter{e, c})
+		h.found = append(h.found, Counter{h.domain.Name, e, c})
 	}
 }
 
@@ -214,7 +215,7 @@ func (s *Set) CounterOf(key string) (domain string, c Counter, found bool) {
 				return
 			}
 			longest, domain, found = len(tail), name, true
-			c = Counter{r, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek}}
+			c = Counter{name, r, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek}}
 			if p != nil {
 				c.Charge.Penalty, c.Charge.PenaltyKey = p, strings.TrimSuffix(key, tail)+penalty
 			}

@@ -37,7 +37,7 @@ func (s *Set) Dump(w io.Writer) {
 
 // settings are what a domain holds besides its limits.
 func (d *Domain) settings() string {
-	return string(appendFields(nil, d, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree"))
+	return string(appendFields(nil, d, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree", "Defaults"))
 }
 
 // lines are those of the domain's limits, blocks, allows, accounts, costs and exempt nodes.

@@ -68,7 +68,21 @@ func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
 	if m.Block != nil || m.Exempt != nil {
 		x.settle(m)
 	}
+	x.settleDefault(d.written.Defaults, m)
 	return x
+}
+
+// settleDefault notes that the rule for requests that nothing else limits did not apply.
+func (x *Explanation) settleDefault(r *Rule, m *Match) {
+	is := func(t Term) bool { return r != nil && t.Effect.from.rule == r }
+	if r == nil || slices.ContainsFunc(m.Terms, is) || slices.ContainsFunc(m.Unlimited, is) {
+		return
+	}
+	for i := range x.Considered {
+		if c := &x.Considered[i]; c.Name == r.Name && c.Won {
+			c.Won, c.BeatenBy, c.Because = false, "another limit", "counts the request already"
+		}
+	}
 }
 
 // addAttributes adds what is known.

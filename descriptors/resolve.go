@@ -147,9 +147,25 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 			d.chargeRule(req, m, c.rule, c.pattern, factor)
 		}
 	}
+	if d.fallback.holds(have) && m.unlimited() {
+		d.chargeRule(req, m, d.fallback, nil, factor)
+	}
 	if d.gate != nil && m.refusable(charges, unlimited) {
 		d.chargeGate(req, m)
 	}
+}
+
+// holds reports whether there is such a rule and the request has what it counts by.
+func (r *compiledRule) holds(have Scope) bool { return r != nil && have&r.scope == r.scope }
+
+// unlimited reports whether nothing limits the request so far: what is only logged limits none.
+func (m *Match) unlimited() bool {
+	for i := range m.Charges {
+		if m.Charges[i].Mode != limit.Shadow {
+			return false
+		}
+	}
+	return len(m.Unlimited) == 0
 }
 
 // factor is what one hit takes from a rule without a cost of its own.

@@ -107,7 +107,7 @@ func (e *Engine) forShare(v *Verdict) *limit.Request {
 	r, refused, room := v.open(), v.refuses(), v.quotaHasRoom()
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		c.Limit = shareOf(c.Limit, e.liveOf(v.Match.Domain))
+		c.Limit = shareOf(c.Limit, e.liveOf(v.Match.Domain.Name))
 		if c.Mode == limit.Quota && room {
 			c.Mode = limit.Shadow
 		}
@@ -123,11 +123,11 @@ func (e *Engine) forShare(v *Verdict) *limit.Request {
 }
 
 // liveOf is how many sidecars share the limits of a domain, as last known.
-func (e *Engine) liveOf(domain *descriptors.CompiledDomain) int64 {
+func (e *Engine) liveOf(domain string) int64 {
 	if e.cfg.Live == nil {
 		return 1
 	}
-	return int64(max(e.cfg.Live(domain.Name), 1))
+	return int64(max(e.cfg.Live(domain), 1))
 }
 
 // shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts

@@ -21,7 +21,7 @@ func (e *Engine) refundAll(domain *descriptors.CompiledDomain, r *limit.Request,
 			continue
 		}
 		if d.Reason != "" {
-			c.Limit, from = shareOf(c.Limit, e.liveOf(domain)), share
+			c.Limit, from = shareOf(c.Limit, e.liveOf(domain.Name)), share
 		}
 		from.Charges = append(from.Charges, refundOf(c, d))
 		if d.Wait == 0 { // else some of it was not there

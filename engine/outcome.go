@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -130,5 +131,8 @@ func (i ID) String() string {
 // ParseID reads what Append has written.
 func ParseID(text string) (ID, error) {
 	n, err := strconv.ParseUint(text, 16, 64)
-	return ID(n), err
+	if err != nil || len(text) != 16 {
+		return 0, errors.New("an id must have 16 digits")
+	}
+	return ID(n), nil
 }

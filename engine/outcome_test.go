@@ -52,3 +52,15 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 }
+
+// TestAnIDIsReadAsItIsWritten, and a part of one is none.
+func TestAnIDIsReadAsItIsWritten(t *testing.T) {
+	for _, id := range []ID{1, 0x09fbe70ed53de919, 1<<64 - 1} {
+		if got, err := ParseID(id.String()); got != id || err != nil {
+			t.Errorf("%s is read as %v (%v)", id, got, err)
+		}
+		if got, err := ParseID(id.String()[1:]); got != 0 || err == nil {
+			t.Errorf("a part of %s is read as %v", id, got)
+		}
+	}
+}

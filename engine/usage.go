@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -33,6 +34,18 @@ func (e *Engine) Usage(ctx context.Context, charges []limit.Charge) []limit.Deci
 	}
 	e.peek(ctx, e.cfg.Store, &r)
 	return r.Decisions
+}
+
+// OwnShare returns what is left on this sidecar's share of a limit, which decides while the store is away. It reports
+// false where the rule does not count then.
+func (e *Engine) OwnShare(ctx context.Context, c *descriptors.Counter) (d limit.Decision, counts bool) {
+	if e.cfg.Share == nil || c.Effect.OnFailure != descriptors.FailLocal {
+		return d, false
+	}
+	r := limit.Request{Charges: []limit.Charge{c.Charge}}
+	r.Charges[0].Op, r.Charges[0].Limit = limit.Peek, shareOf(c.Charge.Limit, e.liveOf(c.Domain))
+	e.peek(ctx, e.cfg.Share, &r)
+	return r.Decisions[0], true
 }
 
 // peek asks a Counter for what is left. Where it panics the decisions are undecided.

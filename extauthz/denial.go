@@ -89,7 +89,7 @@ func (d *denial) appendDetail(b []byte, text func([]byte, string) []byte) []byte
 	case block != nil && block.Reason != "":
 		return text(b, block.Reason)
 	case d.response != nil && d.response.Message != "":
-		return text(b, d.response.Message)
+		return text(b, d.verdict.Message())
 	case block != nil:
 		return append(b, "Requests of this kind are blocked."...)
 	}

@@ -3,7 +3,6 @@ package extauthz
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door/wire"
@@ -45,25 +44,12 @@ func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descri
 		style, unix = d.Headers, d.ResetUnix
 	}
 	if style == descriptors.HeadersX || style == descriptors.HeadersBoth {
-		b = appendX(b, at, own, v, s.reset(v.Reported.ResetAfter, unix))
+		b = appendX(b, at, own, v, wire.Reset(v.Reported.ResetAfter, unix, s.config.Now))
 	}
 	if style == descriptors.HeadersIETF || style == descriptors.HeadersBoth {
 		b = appendIETF(b, at, own, v)
 	}
 	return b
-}
-
-// reset is the value of x-ratelimit-reset: whole seconds, or the unix time at which they are over, rounded up.
-func (s *Service) reset(after time.Duration, unix bool) uint64 {
-	if !unix {
-		return wire.Seconds(after)
-	}
-	at := s.config.Now().Add(max(after, 0))
-	seconds := at.Unix()
-	if at.Nanosecond() > 0 {
-		seconds++
-	}
-	return uint64(max(seconds, 0))
 }
 
 func appendX(b []byte, at place, own *descriptors.Response, v *engine.Verdict, reset uint64) []byte {

@@ -172,6 +172,14 @@ func (b *Book) Get(ctx context.Context, id Identity) (*Record, error) {
 	return r, err
 }
 
+// Known returns the record of an identity as it was last known, nil for none. It asks no server.
+func (b *Book) Known(id Identity) *Record {
+	if e, _ := b.cache.find(&id, b.cfg.Now()); e != nil {
+		return e.record
+	}
+	return nil
+}
+
 // errBusy means that others change the same record all the time.
 var errBusy = errors.New("the record is being changed by others: try again")
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -83,7 +84,13 @@ func (c *conn) dial(ctx context.Context, s *Servers, address string) (net.Conn, 
 	return c, nil
 }
 
-func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", Err: err} }
+func dialError(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return err
+	}
+	return &net.OpError{Op: "dial", Net: "redis", Err: err}
+}
 
 var fullServer = []byte("-ERR max number of clients")
 

@@ -58,7 +58,8 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 	status := v.Statuses[i]
 	b = appendCount(b, s.config.LimitHeader, saturate(status.Effect.Shown()))
 	b = appendCount(b, s.config.RemainingHeader, saturate(status.Remaining))
-	return appendCount(b, s.config.ResetHeader, wire.Seconds(status.ResetAfter))
+	unix := v.Match.Domain != nil && v.Match.Domain.ResetUnix
+	return appendCount(b, s.config.ResetHeader, wire.Reset(status.ResetAfter, unix, s.config.Now))
 }
 
 // headerStatus picks the status that the three headers report, or -1: the one with the least remaining, the first on

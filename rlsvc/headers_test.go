@@ -202,3 +202,16 @@ func TestLimitHeaderIsNeverBelowRemaining(t *testing.T) {
 		t.Errorf("current_limit is %d, want the count of 10", count)
 	}
 }
+
+// TestResetAsUnixTime: where the sidecar itself writes the three headers, the domain chooses how the reset is written.
+func TestResetAsUnixTime(t *testing.T) {
+	now := func() time.Time { return time.Unix(1_000_000, 1) }
+	for unix, want := range map[bool]string{false: "T: 10", true: "T: 1000011"} {
+		v := engine.Verdict{Statuses: []engine.Status{status("a", 10, 5, false)}}
+		v.Match.Domain = &descriptors.CompiledDomain{ResetUnix: unix, Headers: descriptors.HeadersNone}
+		got := headers(ask(t, Config{Engine: fixed(v), LimitHeaders: true, ResetHeader: "T", Now: now}, 1))
+		if len(got) != 3 || got[2] != want {
+			t.Errorf("unix %v: headers %q, want %q", unix, got, want)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func appendDetail(b []byte, v *engine.Verdict, text func([]byte, string) []byte)
 	case block != nil && block.Reason != "":
 		return text(b, block.Reason)
 	case v.Response != nil && v.Response.Message != "":
-		return text(b, v.Response.Message)
+		return text(b, v.Message())
 	case block != nil:
 		return append(b, "Requests of this kind are blocked."...)
 	}

@@ -6,6 +6,7 @@ package rlsvc
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -28,6 +29,8 @@ type Config struct {
 	Plain bool
 	Quota bool // trees are in quota mode: LimitHeaders single none of them out for being over
 
+	// Now is the clock of domains that send the reset as unix time. Default: time.Now.
+	Now func() time.Time
 	// OnPanic receives each panic in the door, and each verdict that does not fit its request. Both are answered all
 	// the same. It may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
@@ -54,6 +57,9 @@ func New(config Config) *Service {
 		if *d.name == "" {
 			*d.name = d.value
 		}
+	}
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	if config.OnPanic == nil {
 		config.OnPanic = func(any) {}

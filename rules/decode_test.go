@@ -40,6 +40,8 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 		Rules:      fullRules(),
 		OnFailure:  descriptors.FailOpen,
 		Timezone:   berlin,
+		Defaults: &descriptors.Rule{Name: "default", Scope: descriptors.ScopeClient, HasScope: true, Priority: 100,
+			OnFailure: descriptors.FailClosed, Limits: []descriptors.Limit{bucket(300, time.Minute)}},
 		Penalty: &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: time.Minute,
 			Multipliers: []int{1, 2, 4, 8}},
 		Users: []descriptors.Account{

@@ -42,6 +42,7 @@ func (d *decoder) root(n *node) {
 		"descriptors":   optional(d.nodes(&to.Tree)),
 		"penalty":       d.domainPenalty(&to.Penalty),
 		"timezone":      d.timezone,
+		"defaults":      d.defaults,
 	})
 	if !ok {
 		return
@@ -61,6 +62,23 @@ func (d *decoder) domainName(n *node) {
 		return
 	}
 	d.domain.Name, _ = d.word(n, "domain")
+}
+
+// defaults reads the rule of requests that nothing else limits.
+func (d *decoder) defaults(n *node) {
+	to := descriptors.Rule{Pos: d.pos(n), Name: descriptors.DefaultRule, Priority: defaultPriority}
+	sound := d.sound(func() {
+		if n.kind == scalar && !n.describes(scalar) {
+			d.wants(n, "a map with scope and limit, as in { scope: ip, limit: 100/1m }")
+			return
+		}
+		d.object(n, d.limiting(&to))
+		d.oneOfLimits(n)
+	})
+	if !sound {
+		to = outline(n, &to)
+	}
+	d.domain.Defaults = &to
 }
 
 // timezone reads the name of a time zone. Local is refused: it would mean something else on another machine.

@@ -248,12 +248,8 @@ func (d *decoder) digest(to *[32]byte) reader {
 			n.accept(matching("[0-9A-Fa-f]{64}"))
 			return
 		}
-		text, ok := d.string(n)
-		if !ok {
-			return
-		}
-		raw, err := hex.DecodeString(text)
-		if err != nil || len(raw) != len(to) {
+		raw, err := hex.DecodeString(n.text)
+		if n.kind != scalar || err != nil || len(raw) != len(to) {
 			// The text is not shown: it may be the key itself.
 			d.fail(n, "sha256 must be 64 hex digits, not the key itself; write what `printf %%s KEY | sha256sum` "+
 				"prints")
@@ -265,6 +261,13 @@ func (d *decoder) digest(to *[32]byte) reader {
 
 // clientIP reads how the client's address is found.
 func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
+	for _, foreign := range []string{"trusted_proxy_depth", "xff_num_trusted_hops", "num_trusted_hops"} {
+		if at := n.get(foreign); at != nil {
+			d.fail(at, "%s counts otherwise; write trusted_hops: the place of the client's entry of x-forwarded-for, "+
+				"from the right: 1 where Envoy is the first proxy, 2 with one balancer before it", foreign)
+			return
+		}
+	}
 	ok := d.object(n, map[string]reader{
 		"trusted_hops":    d.small(&to.TrustedHops, 0, 100),
 		"trusted_proxies": d.cidrs(&to.TrustedProxies),

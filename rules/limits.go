@@ -23,10 +23,21 @@ func (d *decoder) limit(to *[]descriptors.Limit) reader {
 		if n.kind == mapping {
 			read = d.longLimit
 		}
-		if d.sound(func() { read(n, &l) }) {
-			*to = append(*to, l)
+		if !d.sound(func() { read(n, &l) }) {
+			l = repaired(&l)
 		}
+		*to = append(*to, l)
 	}
+}
+
+// repaired is kept of a broken limit, whose rule or account is broken by it: its algorithm, so that what a rule needs
+// of that is reported beside what is broken.
+func repaired(broken *descriptors.Limit) descriptors.Limit {
+	l := limit.Limit{Algorithm: broken.Algorithm, Count: 1, Window: time.Second}
+	if l.Algorithm.HasBurst() {
+		l.Burst = 1
+	}
+	return descriptors.Limit{Pos: broken.Pos, Limit: l}
 }
 
 // shortLimit reads count/duration or unlimited.

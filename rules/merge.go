@@ -31,6 +31,9 @@ func (f *Files) compile(sources []source, documents map[string]Document) Load {
 		options.Identity = nil // a set that is not published is never asked
 	}
 	set, more := descriptors.Compile(domains, options)
+	for i := range domains {
+		more = append(more, tierProblems(&domains[i])...)
+	}
 	for _, p := range more {
 		if refused && p.Warning {
 			continue // it may be about what was left out
@@ -141,6 +144,7 @@ var settings = map[string]func(to, from *descriptors.Domain){
 	"charge_denied": func(to, from *descriptors.Domain) { to.ChargeDenied = from.ChargeDenied },
 	"co_locate":     func(to, from *descriptors.Domain) { to.CoLocate = from.CoLocate },
 	"on_failure":    func(to, from *descriptors.Domain) { to.OnFailure = from.OnFailure },
+	"defaults":      func(to, from *descriptors.Domain) { to.Defaults = from.Defaults },
 	"penalty":       func(to, from *descriptors.Domain) { to.Penalty = from.Penalty },
 	"timezone":      func(to, from *descriptors.Domain) { to.Timezone = from.Timezone },
 	"cost_header":   func(to, from *descriptors.Domain) { to.CostHeader = from.CostHeader },

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -53,46 +54,64 @@ func (d *decoder) rule(n *node) {
 	}
 }
 
-// outline is what is kept of a broken rule, so that a name that is taken and a scope that is missing are reported
-// beside what is broken. It has all that a rule needs but these two.
+// outline is what is kept of a broken rule, so that a name that is taken, a scope that is missing and what its action
+// needs are reported beside what is broken.
 func outline(n *node, broken *descriptors.Rule) descriptors.Rule {
 	rule := descriptors.Rule{Pos: broken.Pos, Name: broken.Name, Disabled: true, Action: descriptors.Allow}
 	limited := n.get("limit") != nil || n.get("limits") != nil
 	if limited && broken.Action != descriptors.Block && broken.Action != descriptors.Allow {
-		rule.Action, rule.Scope, rule.HasScope = descriptors.Reject, broken.Scope, broken.HasScope
+		rule.Action, rule.Scope, rule.HasScope = broken.Action, broken.Scope, broken.HasScope
+		rule.Limits, rule.PostPaid, rule.MaxDelay = broken.Limits, broken.PostPaid, broken.MaxDelay
+	}
+	if len(rule.Limits) == 0 && limited {
 		rule.Limits = []descriptors.Limit{{Unlimited: true}}
+	}
+	if n.get("max_delay") != nil {
+		rule.MaxDelay = max(rule.MaxDelay, time.Millisecond)
 	}
 	return rule
 }
 
 func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
-	var one, several *node
 	enabled := true
-	d.object(n, map[string]reader{
-		"name":       d.name(&to.Name),
+	keys := d.limiting(to)
+	maps.Copy(keys, map[string]reader{
+		"name":      d.name(&to.Name),
+		"match":     d.conditions(&to.Match),
+		"reason":    d.name(&to.Reason),
+		"until":     d.instant(&to.Until),
+		"priority":  d.small(&to.Priority, -maxPriority, maxPriority),
+		"enabled":   d.flag(&enabled),
+		"cost":      d.number(&to.Cost, 1, limit.MaxCost),
+		"post_paid": d.flag(&to.PostPaid),
+		"reserve":   d.number(&to.Reserve, 1, limit.MaxCost),
+		"penalty":   d.penalty(&to.Penalty),
+	})
+	d.object(n, keys)
+	d.missing(n, "name") // descriptors reports it
+	d.oneOfLimits(n)
+	to.Disabled = !enabled
+}
+
+// oneOfLimits refuses limit beside limits.
+func (d *decoder) oneOfLimits(n *node) {
+	n.excludes("limit", "limits")
+	if n.get("limit") != nil && n.get("limits") != nil {
+		d.fail(n.get("limits"), "limits stands in place of limit; remove one of the two")
+	}
+}
+
+// limiting are the keys of how a rule limits those whom it is about.
+func (d *decoder) limiting(to *descriptors.Rule) map[string]reader {
+	return map[string]reader{
 		"scope":      d.scope(to),
-		"match":      d.conditions(&to.Match),
-		"limit":      func(n *node) { one = n; d.limit(&to.Limits)(n) },
-		"limits":     func(n *node) { several = n; d.some(n, d.limit(&to.Limits)) },
+		"limit":      d.limit(&to.Limits),
+		"limits":     func(n *node) { d.some(n, d.limit(&to.Limits)) },
 		"action":     choice(d, &to.Action, actions),
 		"max_delay":  d.span(&to.MaxDelay),
-		"reason":     d.name(&to.Reason),
-		"until":      d.instant(&to.Until),
-		"priority":   d.small(&to.Priority, -maxPriority, maxPriority),
-		"enabled":    d.flag(&enabled),
-		"cost":       d.number(&to.Cost, 1, limit.MaxCost),
-		"post_paid":  d.flag(&to.PostPaid),
-		"reserve":    d.number(&to.Reserve, 1, limit.MaxCost),
 		"lease":      d.lease(&to.Lease),
 		"on_failure": choice(d, &to.OnFailure, ownFailures),
 		"response":   d.response(&to.Response),
-		"penalty":    d.penalty(&to.Penalty),
-	})
-	d.missing(n, "name") // descriptors reports it
-	n.excludes("limit", "limits")
-	to.Disabled = !enabled
-	if one != nil && several != nil {
-		d.fail(several, "limits stands in place of limit; remove one of the two")
 	}
 }
 

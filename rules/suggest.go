@@ -49,6 +49,15 @@ func suggestKey(word string, known []string) string {
 	return suggest(word, known)
 }
 
+// synonyms are words that other tools have for ours.
+var synonyms = map[string][]string{
+	"path": {"endpoint", "endpoints"}, "paths": {"endpoint", "endpoints"}, "url": {"endpoint", "endpoints"},
+	"uri": {"endpoint", "endpoints"}, "route": {"endpoint", "endpoints"}, "prefix": {"endpoint", "endpoints"},
+	"address": {"ip", "cidrs"}, "remote_address": {"ip", "cidrs"}, "client_ip": {"ip"}, "ips": {"cidrs"},
+	"organization": {"tenant", "tenants"}, "account": {"tenant", "tenants"}, "plan": {"tier", "tiers"},
+	"plans": {"tiers"}, "verbs": {"methods"}, "descriptors": {"entries"}, "headers": {"entries"},
+}
+
 // nearest returns the known word that the word is most likely meant to be, or nothing.
 func nearest(word string, known []string) string {
 	near, best := "", tolerance(word)+1
@@ -59,6 +68,11 @@ func nearest(word string, known []string) string {
 		}
 		if distance < best {
 			near, best = k, distance
+		}
+	}
+	for _, ours := range synonyms[normal(word)] {
+		if near == "" && slices.Contains(known, ours) {
+			near = ours
 		}
 	}
 	return near

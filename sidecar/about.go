@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 const (
@@ -26,6 +27,7 @@ type abouts struct {
 	end     context.CancelFunc // nil: servers are not asked
 	running sync.WaitGroup
 	known   atomic.Pointer[map[string]aboutServer] // by the server's name
+	wrong   atomic.Pointer[map[string]mistake]     // likewise, of servers that the settings are wrong for
 }
 
 // all are those that are known.
@@ -91,11 +93,15 @@ func (s *Sidecar) watchAbout(clients []*redis.Client) {
 func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next time.Duration) {
 	next = aboutEvery
 	before, now := s.counts.abouts.all(), map[string]aboutServer{}
-	for _, c := range clients {
+	wrong := map[string]mistake{}
+	for i, c := range clients {
 		for _, server := range c.Servers() {
 			name := server.Name()
 			known, there := before[name]
 			one, err := aboutOf(ctx, server)
+			if text := s.mistakeAt(ctx, i, server, one, err); text != "" {
+				next, wrong[name] = aboutRetry, s.noteMistake(name, text, err)
+			}
 			if err != nil {
 				next, one = aboutRetry, known
 			} else if !there || one != known {
@@ -107,7 +113,21 @@ func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next t
 		}
 	}
 	s.counts.abouts.known.Store(&now)
+	s.counts.abouts.wrong.Store(&wrong)
 	return next
+}
+
+// mistakeAt returns what is wrong with the settings of store i, as a server of it shows, or nothing.
+func (s *Sidecar) mistakeAt(ctx context.Context, i int, server *redis.Server, about aboutServer, err error) string {
+	named := s.cfg.Redises()[i]
+	at, wrong := named.Target()
+	if wrong != nil {
+		return "" // the store would not have been opened
+	}
+	if err != nil {
+		return mistakeOf(ctx, server, named.Prefix, at.Secured(), err)
+	}
+	return mistaken(named.Prefix, about, at.Kind == settings.Sentinel)
 }
 
 // aboutOf asks a server what it is. Where the user may not ask, nothing is known.

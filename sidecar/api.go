@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -22,7 +23,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 	a := &admin.API{
 		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
 		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
-		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Events: &s.reports.feed,
+		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Away: s.away, Events: &s.reports.feed,
 		Decision: s.decision,
 		Stopping: s.serving.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
@@ -116,6 +117,14 @@ func (s *Sidecar) access(a *httpapi.Access) error {
 	return nil
 }
 
+// away is why no server of Redis answers, or nothing.
+func (s *Sidecar) away(ctx context.Context) string {
+	if s.counts.redis == nil {
+		return ""
+	}
+	return s.counts.redis.Away(ctx)
+}
+
 // hostName is what this machine is called.
 func hostName() string {
 	host, err := os.Hostname()
@@ -126,9 +135,9 @@ func hostName() string {
 }
 
 // card is what this sidecar shows about itself to the others.
-func (s *Sidecar) card() admin.SidecarView {
+func (s *Sidecar) card(degraded []string) admin.SidecarView {
 	c := admin.SidecarView{Host: s.name(), Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
-		Started: s.started, Degraded: s.troubles()}
+		Started: s.started, Degraded: degraded}
 	if in := s.updates.inUse.Load(); in != nil {
 		c.Rules, c.Loaded, c.Trials = in.hash, in.at, s.trialsOf(in.published)
 		for i := range c.Trials {

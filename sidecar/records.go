@@ -97,8 +97,9 @@ func (s *Sidecar) openPeers() {
 	s.updates.peers = peers.New(peers.Config{
 		Redis: shared.Client(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    func() any { return s.card() }, Gap: func() { s.counts.records.Outdate(); s.lookForRules() },
-		Reply: s.reply,
+		Card:    func() any { return s.card(s.troubles()) },
+		Gap:     func() { s.counts.records.Outdate(); s.lookForRules() },
+		Reply:   s.reply,
 		Topics: map[string]func([]byte){
 			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() },
 			topicCounter: hearKeys(shared.Drop),

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/admin/live"
@@ -26,11 +29,12 @@ type reports struct {
 	secrets   telemetry.Secrets // which no line of the log shows
 	telemetry *telemetry.Telemetry
 	observer  *telemetry.Observer
-	statsd    *telemetry.Statsd      // nil: they are not sent
-	tracer    *telemetry.Tracer      // nil: no traces
-	decisions *telemetry.DecisionLog // nil: decisions are not logged
-	top       *live.Top              // nil: nothing is ranked
-	recent    *live.Recent           // nil: no decision is kept
+	statsd    *telemetry.Statsd       // nil: they are not sent
+	tracer    *telemetry.Tracer       // nil: no traces
+	exports   *telemetry.MetricExport // nil: metrics are not sent over OTLP
+	decisions *telemetry.DecisionLog  // nil: decisions are not logged
+	top       *live.Top               // nil: nothing is ranked
+	recent    *live.Recent            // nil: no decision is kept
 	feed      live.Feed
 }
 
@@ -58,15 +62,25 @@ func (r *reports) Start(s *Sidecar) error {
 			All: strings.EqualFold(l.Decisions, "all"), Rate: l.DecisionsRate, Log: r.log,
 		})
 	}
-	t := &s.cfg.Tracing
-	if !t.On() {
-		return nil
+	return r.startOpenTelemetry(&s.cfg)
+}
+
+// startOpenTelemetry begins traces and the export of metrics.
+func (r *reports) startOpenTelemetry(cfg *settings.Config) (err error) {
+	t := &cfg.Tracing
+	source := telemetry.Source{Service: t.Service, Namespace: t.Namespace,
+		Instance: cmp.Or(t.Instance, uuid.NewString()), Version: cfg.Version}
+	if t.On() {
+		r.tracer, err = r.telemetry.Tracer(telemetry.TraceConfig{
+			GRPC: t.GRPC(), Source: source, Rate: t.Rate, Sampler: strings.ToLower(strings.TrimSpace(t.Sampler)),
+			Propagators: t.Propagators(), Queue: t.Queue, Log: r.log,
+		})
 	}
-	r.tracer, err = r.telemetry.Tracer(telemetry.TraceConfig{
-		GRPC: t.GRPC(), Service: t.Service, Namespace: t.Namespace, Instance: t.Instance, Version: s.cfg.Version,
-		Rate: t.Rate, Sampler: strings.ToLower(strings.TrimSpace(t.Sampler)), Propagators: t.Propagators(),
-		Queue: t.Queue, Log: r.log,
-	})
+	if err == nil && cfg.ExportsMetrics() {
+		r.exports, err = r.telemetry.ExportMetrics(telemetry.MetricExportConfig{
+			GRPC: cfg.MetricsOverGRPC(), Source: source, Log: r.log,
+		})
+	}
 	return err
 }
 
@@ -110,6 +124,9 @@ func (r *reports) Stop(within func(now time.Time) time.Duration) {
 	}
 	if r.tracer != nil {
 		flush(r.tracer.Close)
+	}
+	if r.exports != nil {
+		flush(r.exports.Close)
 	}
 	if r.statsd != nil {
 		flush(r.statsd.Close)

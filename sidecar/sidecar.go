@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -77,18 +78,36 @@ func (s *Sidecar) Reload() {
 	}
 }
 
-// degraded names what does not work as it should.
+// degraded names what does not work as it should. It asks the servers of Redis for a sign of life.
 func (s *Sidecar) degraded() []string {
-	parts := s.loadsDegraded()
-	if redis := s.counts.redis; redis != nil {
-		if reason := s.reports.observer.StoreDegraded(redis.Ping, redis.Breaker()); reason != "" {
-			parts = append(parts, "redis: "+reason)
-		}
+	if s.counts.redis == nil {
+		return s.degradedServing("")
 	}
-	parts = append(parts, s.counts.abouts.tooOld()...)
+	return s.degradedServing(s.storeAway(s.counts.redis.Ping))
+}
+
+// degradedServing is degradedBy of a sidecar that serves, with its connections.
+func (s *Sidecar) degradedServing(away string) []string {
+	parts := s.degradedBy(away)
 	if s.serving.clients.Full() {
 		parts = append(parts, "connections: some were closed to make room")
 	}
+	return parts
+}
+
+// storeAway is why Redis cannot decide, or nothing. ping asks its servers.
+func (s *Sidecar) storeAway(ping func(context.Context) string) string {
+	return s.reports.observer.StoreDegraded(ping, s.counts.redis.Breaker())
+}
+
+// degradedBy names what does not work as it should, also before anything is served. away is why Redis cannot decide.
+func (s *Sidecar) degradedBy(away string) []string {
+	parts := append([]string{}, s.loadsDegraded()...)
+	if away != "" {
+		parts = append(parts, "redis: "+away)
+	}
+	parts = append(parts, s.counts.abouts.mistakes()...)
+	parts = append(parts, s.counts.abouts.tooOld()...)
 	for _, set := range s.counts.keys.Status() {
 		if set.Err != nil {
 			parts = append(parts, fmt.Sprintf("jwks: %s: %d keys in use", set.Source, set.Keys))

@@ -3,29 +3,37 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/admin/live"
-	"github.com/spillway-mesh/spillway/redis"
 )
 
-// topOfAll asks all sidecars for their rankings.
-func (s *Sidecar) topOfAll(ctx context.Context) ([]live.Ranking, []string, error) {
+// topOfAll asks all sidecars for their rankings. While Redis does not answer it has that of this sidecar.
+func (s *Sidecar) topOfAll(ctx context.Context) (all []live.Ranking, missing []string, unknown string) {
 	if s.updates.peers == nil {
-		return []live.Ranking{s.reports.top.Ranking()}, nil, nil
+		return []live.Ranking{s.reports.top.Ranking()}, nil, ""
 	}
 	answers, missing, err := s.updates.peers.Ask(ctx, topicTop, nil)
 	if err != nil {
-		return nil, nil, err
+		for _, c := range s.updates.peers.Known() {
+			if !c.Self {
+				missing = append(missing, c.ID)
+			}
+		}
+		unknown = fmt.Sprintf("what other sidecars were asked for: %v", err)
+		return []live.Ranking{s.reports.top.Ranking()}, missing, unknown
 	}
-	var all []live.Ranking
 	for _, text := range answers {
 		var one live.Ranking
 		if json.Unmarshal(text, &one) == nil && !one.Since.IsZero() { // a sidecar without a ranking answers null
 			all = append(all, one)
 		}
 	}
-	return all, missing, nil
+	return all, missing, ""
 }
 
 // sentKeys is how many keys of each list a sidecar sends another one.
@@ -53,38 +61,40 @@ func (s *Sidecar) reply(topic string, body []byte) []byte {
 	return text
 }
 
-// sidecarsNow is every sidecar that lives; without Redis this one.
-func (s *Sidecar) sidecarsNow(ctx context.Context) ([]admin.SidecarView, error) {
+// sidecarsNow is every sidecar that lives; without Redis this one. While Redis does not answer the others are as they
+// were last read.
+func (s *Sidecar) sidecarsNow(ctx context.Context) (all []admin.SidecarView, unknown string) {
+	self := s.card(s.degraded())
+	self.ID, self.Self = "self", true
 	if s.updates.peers == nil {
-		self := s.card()
-		self.ID, self.Self = "self", true
-		return []admin.SidecarView{self}, nil
+		return []admin.SidecarView{self}, ""
 	}
+	self.ID = s.updates.peers.ID()
+	all = append(all, self)
 	cards, err := s.updates.peers.Cards(ctx)
 	if err != nil {
-		return nil, err
+		cards = s.updates.peers.Known()
+		unknown = fmt.Sprintf("how other sidecars are now, and which have started or ended meanwhile: %v", err)
 	}
-	all := []admin.SidecarView{}
 	for _, c := range cards {
 		one := admin.SidecarView{Domains: []string{}, Degraded: []string{}}
-		if json.Unmarshal(c.Body, &one) == nil {
-			one.ID, one.Self = c.ID, c.Self
-			all = append(all, one)
+		if c.Self || json.Unmarshal(c.Body, &one) != nil {
+			continue
 		}
+		one.ID, one.NotHeardFor = c.ID, 0
+		if err != nil {
+			one.NotHeardFor = time.Since(c.Read).Seconds()
+		}
+		all = append(all, one)
 	}
-	return all, nil
+	slices.SortFunc(all, func(a, b admin.SidecarView) int { return strings.Compare(a.ID, b.ID) })
+	return all, unknown
 }
 
 // troubles names what does not work as it should, without asking Redis.
 func (s *Sidecar) troubles() []string {
-	parts := append([]string{}, s.loadsDegraded()...)
-	if s.counts.redis != nil && s.counts.redis.Breaker() == redis.BreakerOpen {
-		parts = append(parts, "redis: breaker open")
+	if s.counts.redis == nil {
+		return s.degradedBy("")
 	}
-	for _, set := range s.counts.keys.Status() {
-		if set.Err != nil {
-			parts = append(parts, "jwks: "+set.Source)
-		}
-	}
-	return parts
+	return s.degradedBy(s.storeAway(func(context.Context) string { return "" }))
 }

@@ -65,13 +65,18 @@ func (s *Sidecar) Stats() *Stats {
 	return all
 }
 
-// counted is what this sidecar has counted, for the API. It reads counters and asks no server.
+// counted is what this sidecar has counted, for the API. It asks servers for a sign of life alone.
 func (s *Sidecar) counted() admin.StatsView {
-	card, t := s.card(), s.reports.telemetry
+	away := ""
+	if s.counts.redis != nil {
+		away = s.storeAway(s.counts.redis.Ping)
+	}
+	card, t := s.card(s.degradedServing(away)), s.reports.telemetry
 	view := admin.StatsView{
 		Started: s.started.UTC(), Version: card.Version, Host: card.Host, Degraded: card.Degraded,
 		Decisions: []admin.DecisionsView{},
-		Store:     admin.StoreView{Kind: "memory", Calls: map[string]int64{}, Breakers: []admin.BreakerView{}},
+		Store: admin.StoreView{Kind: "memory", Calls: map[string]int64{}, Breakers: []admin.BreakerView{},
+			Away: away},
 	}
 	for _, d := range t.Decisions() {
 		view.Decisions = append(view.Decisions, admin.DecisionsView(d))

@@ -114,7 +114,7 @@ func (q *question) finish(ctx context.Context) {
 		q.send(ctx)
 	}
 	r := q.store
-	if q.purpose == deciding {
+	if q.purpose != undoing {
 		r.denials.Known(q.request, r.cfg.Now(), true)
 	}
 	if len(q.trips) > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {

@@ -184,21 +184,36 @@ func (r *Redis) Breaker() redis.BreakerState {
 // Ping asks all servers for a sign of life, and returns why there was none, as one of the reasons, or nothing. Where
 // there are several servers, those that do not answer are named.
 func (r *Redis) Ping(ctx context.Context) string {
+	servers := r.servers()
+	reasons := pingAll(ctx, servers)
+	for i, server := range servers {
+		if reasons[i] != "" && len(servers) > 1 {
+			reasons[i] = server.Name() + " " + reasons[i]
+		}
+	}
+	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), ", ")
+}
+
+// Away asks all servers of Main for a sign of life, and returns why there was none, or nothing where one answers.
+func (r *Redis) Away(ctx context.Context) string {
+	reasons := pingAll(ctx, r.cfg.Main.Servers())
+	if slices.Contains(reasons, "") {
+		return ""
+	}
+	return reasons[0]
+}
+
+// pingAll asks servers for a sign of life, all at the same time, and returns the reason of each without one.
+func pingAll(ctx context.Context, servers []*redis.Server) []string {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // more than a decision has: a busy server is not lost
 	defer cancel()
-	servers := r.servers()
 	reasons := make([]string, len(servers))
 	var all sync.WaitGroup
 	for i, server := range servers {
-		all.Go(func() {
-			reasons[i] = redis.Reason(server.Ping(ctx))
-			if reasons[i] != "" && len(servers) > 1 {
-				reasons[i] = server.Name() + " " + reasons[i]
-			}
-		})
+		all.Go(func() { reasons[i] = redis.Reason(server.Ping(ctx)) })
 	}
 	all.Wait()
-	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), ", ")
+	return reasons
 }
 
 // Close returns what is on lease, ends the connections and waits for what runs in the background. Requests that come

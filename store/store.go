@@ -25,7 +25,7 @@ type Counter interface {
 	// Undecided with its Reason. Refusals by rules with a penalty are recorded.
 	Ask(ctx context.Context, requests ...*limit.Request)
 
-	// Peek answers what is left, for charges with Op Peek. What is known here does not answer in place of the store.
+	// Peek answers what is left, for charges with Op Peek. What is known here answers only where the store does not.
 	Peek(ctx context.Context, r *limit.Request)
 
 	// Reset makes the counters of these keys full, and ends the cool-downs of these keys.

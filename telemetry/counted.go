@@ -21,7 +21,7 @@ func (t *Telemetry) Decisions() []Decisions {
 			all = append(all, Decisions{one.Domain, one.Rule, map[string]int64{}})
 		}
 		for outcome, n := range one.Decided {
-			all[i].Outcomes[outcome] += n
+			all[i].Outcomes[outcome] += n.n
 		}
 	}
 	return all

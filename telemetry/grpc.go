@@ -31,6 +31,14 @@ type method struct {
 	times    *times // for statsd
 }
 
+func (m *method) observe(took time.Duration, exemplar *prometheus.Labels) {
+	if exemplar == nil || *exemplar == nil {
+		m.latency.Observe(took.Seconds())
+		return
+	}
+	m.latency.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), *exemplar)
+}
+
 // Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door
 // does.
 func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
@@ -48,9 +56,13 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 		}
 		m.requests.Inc()
 		began := time.Since(t.began) // without the time of day, which takes as long again to read
+		var exemplar *prometheus.Labels
+		if t.traced.Load() {
+			ctx, exemplar = withExemplar(ctx)
+		}
 		resp, err := handler(ctx, req)
 		took := time.Since(t.began) - began
-		m.latency.Observe(took.Seconds())
+		m.observe(took, exemplar)
 		if t.timed.Load() {
 			m.times.observe(took)
 		}

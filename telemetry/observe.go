@@ -68,8 +68,15 @@ func (o *Observer) Use(set *descriptors.Set) {
 }
 
 // Verdict counts one request: it is an engine.Observer.
-func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(o.rule(v.Match.Domain, v.Effect), v.Outcome)
+func (o *Observer) Verdict(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
+	rule := o.rule(v.Match.Domain, v.Effect)
+	o.t.Decided(rule, v.Outcome)
+	if o.t.traced.Load() {
+		if e := exemplarOf(ctx); e != nil {
+			o.t.Traced(rule, v.Outcome, e)
+			leaveExemplar(ctx, e)
+		}
+	}
 	if v.Match.BadLimits > 0 {
 		o.t.totals.Bad.Add(int64(v.Match.BadLimits))
 	}

@@ -14,6 +14,7 @@ import (
 type Rule struct {
 	labels   ruleLabels
 	decided  [engine.Outcomes]atomic.Int64
+	traced   [engine.Outcomes]atomic.Pointer[prometheus.Exemplar] // the newest decision of which a trace is kept
 	degraded words
 	over     prometheus.Counter
 }
@@ -55,6 +56,9 @@ func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
 	}
 }
 
+// Traced lets the decisions of a rule lead to the trace of one of them.
+func (t *Telemetry) Traced(r *Rule, o engine.Outcome, e *prometheus.Exemplar) { r.traced[o].Store(e) }
+
 // Degraded counts one charge of a rule that was decided without the store.
 func (t *Telemetry) Degraded(r *Rule, reason string) { r.degraded.of(reason).Inc() }
 
@@ -77,10 +81,16 @@ func (t *Telemetry) Requests(domain string) (all, refused int64) {
 
 // ruleStats is what became of the requests on which a rule had the last word.
 type ruleStats struct {
-	Domain  string           `label:"domain"`
-	Rule    string           `label:"rule"`
-	Scope   string           `label:"scope"`
-	Decided map[string]int64 `metric:"decisions_total" label:"outcome" help:"Requests, by outcome and by what decided."`
+	Domain  string             `label:"domain"`
+	Rule    string             `label:"rule"`
+	Scope   string             `label:"scope"`
+	Decided map[string]counted `metric:"decisions_total" label:"outcome" help:"Requests, by outcome and what decided."`
+}
+
+// counted is a number that leads to the trace of what it last counted, if there is one.
+type counted struct {
+	n     int64
+	trace *prometheus.Exemplar
 }
 
 // stats are those of all rules that have decided something.
@@ -89,10 +99,10 @@ func (r *rules) stats() []ruleStats {
 	defer r.mu.RUnlock()
 	all := []ruleStats{}
 	for of, rule := range r.known {
-		one := ruleStats{of.domain, of.rule, of.scope, map[string]int64{}}
+		one := ruleStats{of.domain, of.rule, of.scope, map[string]counted{}}
 		for o := range rule.decided {
 			if n := rule.decided[o].Load(); n > 0 {
-				one.Decided[engine.Outcome(o).String()] = n
+				one.Decided[engine.Outcome(o).String()] = counted{n, rule.traced[o].Load()}
 			}
 		}
 		if len(one.Decided) > 0 {

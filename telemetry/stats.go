@@ -67,7 +67,11 @@ func (c statsCollector) Collect(out chan<- prometheus.Metric) {
 		for pair := range slices.Chunk(r.labels, 2) {
 			names, values = append(names, pair[0]), append(values, strings.ToValidUTF8(cut(pair[1]), "_"))
 		}
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, r.help, names, nil), kind, r.value, values...)
+		m := prometheus.MustNewConstMetric(prometheus.NewDesc(name, r.help, names, nil), kind, r.value, values...)
+		if r.trace != nil {
+			m = prometheus.MustNewMetricWithExemplars(m, *r.trace)
+		}
+		out <- m
 	})
 }
 
@@ -77,6 +81,7 @@ type reading struct {
 	gauge                      bool
 	labels                     []string // names and values in turn
 	value                      float64
+	trace                      *prometheus.Exemplar // of a counter; nil: none
 }
 
 // readStats calls send with each number that has a tag.
@@ -143,6 +148,10 @@ func sendField(one reading, label string, v reflect.Value, send func(reading)) {
 			send(one)
 		}
 		return
+	}
+	if v.Type() == reflect.TypeFor[counted]() {
+		held := v.Interface().(counted)
+		one.trace, v = held.trace, reflect.ValueOf(held.n)
 	}
 	one.value = numberOf(v)
 	if one.value >= 0 {

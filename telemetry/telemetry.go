@@ -30,6 +30,7 @@ type Telemetry struct {
 	rules    rules
 	sources  sources     // of statsd
 	timed    atomic.Bool // statsd wants response times
+	traced   atomic.Bool // requests may have spans
 
 	totals totals
 
@@ -61,6 +62,9 @@ type totals struct {
 	Sent     atomic.Int64 `metric:"spans_exported_total" help:"Spans that were sent."`
 	Full     atomic.Int64 `metric:"spans_dropped_total" labels:"reason=queue" help:"Spans that were not sent."`
 	Failed   atomic.Int64 `metric:"spans_dropped_total" labels:"reason=export"`
+
+	MetricsSent   atomic.Int64 `metric:"metric_exports_total" labels:"outcome=sent" help:"Sendings over OTLP."`
+	MetricsFailed atomic.Int64 `metric:"metric_exports_total" labels:"outcome=failed"`
 }
 
 // New returns the metrics, all at zero.

@@ -7,15 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/google/uuid"
 	"go.opentelemetry.io/contrib/propagators/b3"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
@@ -27,11 +22,8 @@ var formats = map[string]propagation.TextMapPropagator{
 // TraceConfig is how spans are made. Where they go, with which headers and certificates, is in the standard variables
 // OTEL_EXPORTER_OTLP_* of the process, and how they are gathered in OTEL_BSP_*.
 type TraceConfig struct {
-	GRPC      bool   // spans go over gRPC, else over HTTP
-	Service   string // name of this service; OTEL_SERVICE_NAME goes before it
-	Namespace string // of the service; empty: none
-	Instance  string // of the service; empty: a random one
-	Version   string // of this program
+	GRPC   bool // spans go over gRPC, else over HTTP
+	Source Source
 
 	Rate    float64 // share of the requests without a caller's span that get one, 0..1
 	Sampler string  // OTEL_TRACES_SAMPLER, as the process has it, which goes before Rate; empty: not set
@@ -45,16 +37,15 @@ type TraceConfig struct {
 
 // Tracer starts to make traces. It connects to no server yet, and never waits for one.
 func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
-	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		cfg.Log.Warn("traces: a setting or an export went wrong", "error", err)
-	}))
+	logOpenTelemetry(cfg.Log)
 	exporter, err := cfg.open()
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
 	o := newOutlet(exporter, cfg, &t.totals)
-	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(o), sdktrace.WithResource(cfg.resource())}
+	t.traced.Store(true)
+	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(o),
+		sdktrace.WithResource(cfg.Source.resource(cfg.Log))}
 	if cfg.Sampler == "" {
 		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Rate))))
 	}
@@ -86,27 +77,6 @@ func (c TraceConfig) open() (sdktrace.SpanExporter, error) {
 		return otlptracegrpc.New(context.Background())
 	}
 	return otlptracehttp.New(context.Background())
-}
-
-// resource names this sidecar. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before it.
-func (c TraceConfig) resource() *resource.Resource {
-	if c.Instance == "" {
-		c.Instance = uuid.NewString()
-	}
-	words := []attribute.KeyValue{attribute.String("service.name", c.Service),
-		attribute.String("service.instance.id", c.Instance)}
-	if c.Namespace != "" {
-		words = append(words, attribute.String("service.namespace", c.Namespace))
-	}
-	if c.Version != "" {
-		words = append(words, attribute.String("service.version", c.Version))
-	}
-	made, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(words...),
-		resource.WithFromEnv())
-	if err != nil {
-		c.Log.Warn("OTEL_RESOURCE_ATTRIBUTES cannot be read in full", "error", err)
-	}
-	return made
 }
 
 // Close sends what waits, until ctx ends, and drops the rest. It does not fail: losing spans is not a fault of the

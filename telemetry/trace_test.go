@@ -150,7 +150,8 @@ func attributes(s *tracetest.SpanStub) map[string]string {
 }
 
 func TestSpansTellTheConfigurationsWords(t *testing.T) {
-	r := newTraced(t, TraceConfig{Rate: 1, Service: "limits", Namespace: "edge", Instance: "one", Version: "v1"})
+	r := newTraced(t, TraceConfig{Rate: 1,
+		Source: Source{Service: "limits", Namespace: "edge", Instance: "one", Version: "v1"}})
 	ctx := r.Decide(t.Context())
 	r.Trip(ctx, "10.0.0.1:6379", 3)("")
 	r.Trip(ctx, "10.0.0.2:6379", 1)("timeout")

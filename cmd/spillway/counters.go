@@ -76,6 +76,7 @@ func topCounters(s *session, _ []string) {
 		if absent := text(o, "missing"); absent != "" {
 			s.line("no answer from: %s", absent)
 		}
+		s.unknown(o)
 		for _, list := range []struct{ title, field string }{{"refused most", "refused"}, {"asked for most", "asked"}} {
 			rows := objects(o, list.field)
 			if len(rows) == 0 {
@@ -117,7 +118,12 @@ func listCounters(s *session, args []string) {
 	}
 	o := s.get("/v1/usage", params)
 	s.print(o, func() {
-		s.line("%s\nkept: %s", holder(inner(o, "identity")), profile(inner(o, "record")))
+		kept := profile(inner(o, "record"))
+		if text(o, "unknown") != "" && inner(o, "record") == nil {
+			kept = "unknown"
+		}
+		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
+		s.unknown(o)
 		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
 			RULE name | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
 	})
@@ -178,7 +184,10 @@ func used(c object) bool {
 
 // left is what is left on a counter, or that the store does not know.
 func left(c object) string {
-	if text(c, "unknown") != "" {
+	switch {
+	case isTrue(c, "share"):
+		return text(c, "left") + " (share)"
+	case text(c, "unknown") != "":
 		return "unknown"
 	}
 	return text(c, "left")

@@ -213,8 +213,8 @@ func (d *doctor) checkWiring(at string, config object) {
 	for _, wait := range w.waits {
 		if length, err := time.ParseDuration(wait); err == nil && length > 0 && length < leastWait {
 			d.wrong("envoy",
-				"a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more", length,
-				leastWait)
+				"a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more",
+				length, leastWait)
 		}
 	}
 	d.checkClusters(at, w)

@@ -108,7 +108,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newIdentityWords()...)
 	root.AddCommand(newCounters().word("top", "top", "top --all"), newCounters().word("reset", "reset [KIND/]NAME...",
 		"reset alice"))
-	root.AddCommand(newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
+	root.AddCommand(newRulesGroup(), newControl(), newTokens(), newArchive(), newBackups(), newContext(), newVersion())
 	for _, n := range nouns() {
 		root.AddCommand(n.command())
 	}

@@ -26,10 +26,20 @@ exits with 1 if their rules differ, unless a canary is the reason.`}},
 }
 
 func sidecarName(s object) string {
-	if isTrue(s, "self") {
+	switch {
+	case isTrue(s, "self"):
 		return text(s, "id") + " (asked)"
+	case s["not_heard_for"] != nil:
+		return text(s, "id") + " (not heard for " + span(s["not_heard_for"]) + ")"
 	}
 	return text(s, "id")
+}
+
+// unknown prints what an answer lacks because the store does not answer, and why.
+func (s *session) unknown(o object) {
+	if why := text(o, "unknown"); why != "" {
+		s.painted(s.style(red, "not known"), ": ", plain(why))
+	}
 }
 
 func listSidecars(s *session, _ []string) {
@@ -45,6 +55,7 @@ func listSidecars(s *session, _ []string) {
 			s.painted(counted(len(rows), "sidecar"), ", and their rules ", s.style(red, "DIFFER"), ": ",
 				plain(text(o, "rules")))
 		}
+		s.unknown(o)
 		s.table(rows, s.noun.columns)
 	})
 	s.found(!agree)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Backups of PostgreSQL: base backups, the write-ahead log (WAL) after them, and restores to a point in time. docs/guides/backup.md explains them.
+# Backups of PostgreSQL: base backups, the write-ahead log (WAL) after them, restores to a point in time, and dumps. docs/guides/backup.md explains them.
 set -eu
 
 usage() {
@@ -14,8 +14,10 @@ Usage: postgres.sh COMMAND
   restore BASE WAL DATA [TIME]
                              make DATA the data folder of a server that replays the WAL after the base backup, to its end or
                              until TIME, such as '2026-03-01 12:00:00+00'
+  dump FOLDER [PATTERN...]   write the database that DATABASE_URL names into FOLDER, without the rows of tables that match a PATTERN
+  load FOLDER                load such a dump into the empty database that DATABASE_URL names, all of it or nothing
 
-FOLDER and DATA of base and restore must be missing or empty: nothing is overwritten. base and receive connect as PGHOST, PGPORT, PGUSER,
+FOLDER and DATA of dump, base and restore must be missing or empty: nothing is overwritten. base and receive connect as PGHOST, PGPORT, PGUSER,
 PGPASSWORD and PGSSLMODE say, with the attribute REPLICATION. restore runs as the system user that PostgreSQL runs as.
 TEXT
 }
@@ -93,9 +95,34 @@ restore() {
   echo "restored to $3: start PostgreSQL on it; it replays the WAL${4:+ until $4}, and then takes changes"
 }
 
+dump() {
+  [ -n "${DATABASE_URL-}" ] || fail "DATABASE_URL is missing: set it to postgres://user:password@host:port/name"
+  folder=$1
+  shift
+  for pattern in "$@"; do
+    set -- "$@" "--exclude-table-data=$pattern"
+    shift
+  done
+  empty "$folder"
+  pg_dump --format=custom --no-owner --no-privileges --no-password --file="$folder/database.new" "$@" "$DATABASE_URL"
+  pg_restore --list "$folder/database.new" >/dev/null || fail "the dump is damaged"
+  durable "$folder/database.new"
+  mv "$folder/database.new" "$folder/database.dump"
+  echo "dump: $folder/database.dump"
+}
+
+load() {
+  [ -n "${DATABASE_URL-}" ] || fail "DATABASE_URL is missing: set it to postgres://user:password@host:port/name"
+  [ -f "$1/database.dump" ] || fail "$1 has no database.dump: it is not a dump of postgres.sh"
+  pg_restore --exit-on-error --single-transaction --no-owner --no-privileges --no-password --dbname="$DATABASE_URL" "$1/database.dump"
+  echo "loaded: $1/database.dump"
+}
+
 command=${1-}
 [ $# -gt 0 ] && shift
 case $command in
+dump) [ $# -gt 0 ] || need dump 1 $#; dump "$@" ;;
+load) need load 1 $#; load "$1" ;;
 base | receive) need "$command" 1 $#; "$command" "$1" ;;
 archive) need archive 3 $#; archive "$1" "$2" "$3" ;;
 prune) need prune 2 $#; prune "$1" "$2" ;;

@@ -13,7 +13,8 @@ Usage: redis.sh COMMAND
                       has again at once. Needed after PostgreSQL was restored to a point in time
 
 FOLDER and DATA must be missing or empty: nothing is overwritten. REDIS_CLI says how the server is reached, such as
-'redis-cli -h redis -p 6379 --tls' (default redis-cli); REDISCLI_AUTH is the password. aof needs Redis 7 and access to its folder.
+'redis-cli -h redis -p 6379 --tls' (default redis-cli); REDISCLI_AUTH is the password. Without REDIS_CLI the variables of a sidecar
+do, for one server: REDIS_URL, REDIS_AUTH or REDIS_AUTH_FILE, REDIS_TLS. aof needs Redis 7 and access to its folder.
 TEXT
 }
 
@@ -30,6 +31,31 @@ empty() {
   mkdir -p "$1"
   [ -z "$(ls -A "$1")" ] || fail "$1 is not empty: name a new folder, nothing is overwritten"
 }
+
+# as_sidecar: makes REDIS_CLI and REDISCLI_AUTH of the variables that a sidecar reads.
+as_sidecar() {
+  url=${REDIS_URL%%,*}
+  case $url in
+  *://*) ;;
+  /*) url= REDIS_CLI="redis-cli -s ${REDIS_URL}" ;;
+  *) url=redis://$url ;;
+  esac
+  [ "${REDIS_TLS:-false}" = false ] || url=$(echo "$url" | sed 's|^redis://|rediss://|')
+  [ -z "$url" ] || REDIS_CLI="redis-cli --no-auth-warning -u $url"
+  case $url in
+  rediss://*)
+    [ -z "${REDIS_TLS_CACERT-}" ] || REDIS_CLI="$REDIS_CLI --cacert $REDIS_TLS_CACERT"
+    [ -z "${REDIS_TLS_CLIENT_CERT-}" ] || REDIS_CLI="$REDIS_CLI --cert $REDIS_TLS_CLIENT_CERT --key $REDIS_TLS_CLIENT_KEY"
+    ;;
+  esac
+  auth=${REDIS_AUTH-}
+  [ -z "${REDIS_AUTH_FILE-}" ] || auth=$(cat "$REDIS_AUTH_FILE")
+  case $auth in
+  *:*) REDIS_CLI="$REDIS_CLI --user ${auth%%:*}" ;;
+  esac
+  [ -z "$auth" ] || export REDISCLI_AUTH="${auth#*:}"
+}
+[ -n "${REDIS_CLI-}" ] || [ -z "${REDIS_URL-}" ] || as_sidecar
 
 # cli WORDS: sends a command. REDIS_CLI is several words.
 cli() {

@@ -94,3 +94,17 @@ func appendPolicyName(b []byte, name string) []byte {
 	b = AppendName(b, name[:min(len(name), MaxText/2)])
 	return append(b, '"')
 }
+
+// Reset is the value of a header about when a limit is whole again: whole seconds, or the unix time at which they are
+// over, rounded up.
+func Reset(after time.Duration, unix bool, now func() time.Time) uint64 {
+	if !unix {
+		return Seconds(after)
+	}
+	at := now().Add(max(after, 0))
+	seconds := at.Unix()
+	if at.Nanosecond() > 0 {
+		seconds++
+	}
+	return uint64(max(seconds, 0))
+}

@@ -22,14 +22,21 @@ type Card struct {
 	ID   string          // of the sidecar
 	Self bool            // it is this one
 	Body json.RawMessage // as its Config.Card made it
+	Read time.Time       // when
 }
 
-// show keeps this sidecar's card up to date.
+// show keeps this sidecar's card up to date, and what is known of the others: the more there are, the more seldom they
+// are read.
 func (p *Peers) show(ctx context.Context) {
 	ticker := time.NewTicker(cardEvery)
 	defer ticker.Stop()
+	var read time.Time
 	for {
 		p.cfg.Redis.Guard(func() { p.showOnce(ctx) })
+		if time.Since(read) >= max(readEvery, time.Duration(len(p.Known()))*readEach) {
+			read = time.Now()
+			p.cfg.Redis.Guard(func() { _, _ = p.Cards(ctx) }) // those that are known stay
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -57,6 +64,14 @@ func CardsAt(ctx context.Context, c *redis.Client, key string) ([]Card, error) {
 	return p.Cards(ctx)
 }
 
+// Known are the cards that were read last, in the order of their names. It asks no server.
+func (p *Peers) Known() []Card {
+	if known := p.known.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
 // Cards are those of all sidecars that live, in the order of their names.
 func (p *Peers) Cards(ctx context.Context) ([]Card, error) {
 	reply, err := p.ask(ctx, tellWithin, p.cfg.Cards, "EVAL", showScript, 1, p.cfg.Cards)
@@ -64,11 +79,13 @@ func (p *Peers) Cards(ctx context.Context) ([]Card, error) {
 		return nil, fmt.Errorf("read the cards of the sidecars: %w", err)
 	}
 	var cards []Card
+	now := time.Now()
 	pairs(reply, func(id, body string) {
 		if json.Valid([]byte(body)) {
-			cards = append(cards, Card{ID: id, Self: id == p.id, Body: json.RawMessage(body)})
+			cards = append(cards, Card{ID: id, Self: id == p.id, Body: json.RawMessage(body), Read: now})
 		}
 	})
 	slices.SortFunc(cards, func(a, b Card) int { return strings.Compare(a.ID, b.ID) })
+	p.known.Store(&cards)
 	return cards, nil
 }

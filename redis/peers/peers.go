@@ -13,15 +13,18 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
 )
 
 const (
-	cardEvery  = time.Second     // how often a sidecar shows its card
-	cardLife   = 5 * time.Second // how long it is shown after that
-	tellWithin = time.Second     // for a server to answer
+	cardEvery  = time.Second      // how often a sidecar shows its card
+	cardLife   = 5 * time.Second  // how long it is shown after that
+	tellWithin = time.Second      // for a server to answer
+	readEvery  = 5 * time.Second  // how often the cards of the others are read at most,
+	readEach   = time.Second / 10 // and how much more seldom for each of them
 	leaveIn    = 100 * time.Millisecond
 )
 
@@ -46,7 +49,8 @@ type Peers struct {
 	unsubscribe func()
 	stop        context.CancelFunc
 	running     sync.WaitGroup
-	asked       chan news // questions of peers that are to be answered
+	asked       chan news              // questions of peers that are to be answered
+	known       atomic.Pointer[[]Card] // that were read last; nil: none were
 }
 
 // news is one message.

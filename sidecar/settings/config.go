@@ -27,6 +27,7 @@ type Config struct {
 	Breaker   Breaker `envPrefix:"BREAKER_"`
 	Answer    Answer
 	Metrics   Metrics
+	OTLP      OTLP
 	Memory    Memory
 	Admin     Admin
 	Record    Record

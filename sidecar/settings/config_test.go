@@ -48,6 +48,7 @@ func TestDefaults(t *testing.T) {
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125,
 			Flush: 10 * time.Second,
 		},
+		OTLP:   OTLP{Every: 60_000},
 		Admin:  Admin{Local: "operate", Events: "operate", TopKeys: 1024, Decisions: 8192},
 		Record: Record{AllowedOneIn: 100, Length: 20_000},
 	}

@@ -227,10 +227,10 @@ func (c *Config) pools() (lines []string) {
 		case r.PoolSize == 0:
 		case r.PoolSize < redis.LeastPool:
 			lines = append(lines, fmt.Sprintf("%sPOOL_SIZE=%d: %d is used, because with fewer it takes longer to "+
-				"find a lost server again", r.prefix, r.PoolSize, redis.LeastPool))
+				"find a lost server again", r.Prefix, r.PoolSize, redis.LeastPool))
 		default:
 			lines = append(lines, fmt.Sprintf("%sPOOL_SIZE=%d: so many connections for decisions may be open to each "+
-				"server; %d are in use at once, because decisions that wait go together in one call", r.prefix,
+				"server; %d are in use at once, because decisions that wait go together in one call", r.Prefix,
 				r.PoolSize, redis.MostInFlight))
 		}
 	}
@@ -255,11 +255,12 @@ func (c *Config) partly(set map[string]string) []string {
 	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
 		add(unused && !one(r.Type, "sentinel"),
-			r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
+			r.Prefix+"SENTINEL_AUTH: there are no sentinels; "+r.Prefix+"TYPE is "+r.Type)
 	}
 	add(strings.EqualFold(c.Store.Backend, "memcache"),
 		"BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
 	c.Tracing.warn(add)
+	c.warnOTLP(add)
 	c.warnXDS(set, add)
 	return lines
 }

@@ -21,7 +21,7 @@ const (
 // NamedRedis is a Redis with the beginning of its variables' names.
 type NamedRedis struct {
 	*Redis
-	prefix string
+	Prefix string // REDIS_ or REDIS_PERSECOND_
 }
 
 // Redises are the stores that are in use: the one of all limits, then the one of limits by the second.
@@ -68,11 +68,11 @@ func (r NamedRedis) Target() (*Target, error) {
 	kind := r.kind()
 	if kind == Single && isList(r.URL) {
 		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), "+
-			"cluster or ring", r.prefix)
+			"cluster or ring", r.Prefix)
 	}
 	t, err := parseTarget(kind, r.URL, r.SocketType)
 	if err != nil {
-		return nil, fmt.Errorf("%sURL: %w", r.prefix, err)
+		return nil, fmt.Errorf("%sURL: %w", r.Prefix, err)
 	}
 	if r.TLS {
 		t.common.scheme = "rediss"
@@ -82,6 +82,6 @@ func (r NamedRedis) Target() (*Target, error) {
 
 // LoginSources are the variables for the servers' login, and for the sentinels'. They go before a login in the URL.
 func (r NamedRedis) LoginSources() (server, sentinel LoginSource) {
-	return LoginSource{r.prefix + "AUTH", r.Auth, r.AuthFile},
-		LoginSource{r.prefix + "SENTINEL_AUTH", r.SentinelAuth, r.SentinelAuthFile}
+	return LoginSource{r.Prefix + "AUTH", r.Auth, r.AuthFile},
+		LoginSource{r.Prefix + "SENTINEL_AUTH", r.SentinelAuth, r.SentinelAuthFile}
 }

@@ -54,7 +54,7 @@ const shortestToken = 8
 
 // Secrets are the texts that must not appear in a log.
 func (c *Config) Secrets() []string {
-	all := append(c.misplaced(), append(c.Tracing.secrets(), c.Store.KeySecret)...)
+	all := append(c.misplaced(), append(c.otlpSecrets(), c.Store.KeySecret)...)
 	for _, value := range c.XDS.Headers {
 		if len(value) >= shortestToken {
 			all = append(all, value)

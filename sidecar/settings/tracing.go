@@ -2,6 +2,7 @@ package settings
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -54,24 +55,20 @@ func (t *Tracing) On() bool {
 	case t.Enabled != nil:
 		return *t.Enabled
 	case t.Exporter != "":
-		return t.exports("otlp")
+		return exports(t.Exporter, "otlp")
 	}
 	return t.Endpoint != "" || t.TracesEndpoint != ""
 }
 
-// exports reports whether OTEL_TRACES_EXPORTER, which is a list, names an exporter.
-func (t *Tracing) exports(name string) bool {
-	for _, listed := range list(t.Exporter) {
-		if listed == name {
-			return true
-		}
-	}
-	return false
-}
+// exports reports whether a list of exporters names one.
+func exports(listed, name string) bool { return slices.Contains(list(listed), name) }
 
 // GRPC reports whether spans go over gRPC.
-func (t *Tracing) GRPC() bool {
-	for _, protocol := range []string{t.TracesProtocol, t.Protocol} {
+func (t *Tracing) GRPC() bool { return t.overGRPC(t.TracesProtocol) }
+
+// overGRPC reports whether OTLP goes over gRPC, where own is the protocol of one kind of data, or empty.
+func (t *Tracing) overGRPC(own string) bool {
+	for _, protocol := range []string{own, t.Protocol} {
 		switch {
 		case one(protocol, "grpc"):
 			return true
@@ -102,7 +99,7 @@ func (t *Tracing) warn(add func(is bool, line string)) {
 	if !t.On() && t.Exporter == "" {
 		return
 	}
-	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"),
+	add(t.Exporter != "" && !exports(t.Exporter, "otlp") && !exports(t.Exporter, "none"),
 		"OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
 	for _, name := range t.Propagators() {
 		known := one(name, "tracecontext", "b3", "b3multi", "none")
@@ -117,9 +114,10 @@ func (t *Tracing) warn(add func(is bool, line string)) {
 }
 
 // secrets are the values of the headers, which often are credentials, as they are written and as they are sent.
-func (t *Tracing) secrets() []string {
+func (c *Config) otlpSecrets() []string {
 	var all []string
-	for pair := range strings.SplitSeq(t.Headers+","+t.TracesHeaders, ",") {
+	t, o := &c.Tracing, &c.OTLP
+	for pair := range strings.SplitSeq(t.Headers+","+t.TracesHeaders+","+o.Headers, ",") {
 		_, value, found := strings.Cut(pair, "=")
 		if !found {
 			value = pair
@@ -131,7 +129,7 @@ func (t *Tracing) secrets() []string {
 			all = append(all, plain, plain[strings.LastIndexByte(plain, ' ')+1:])
 		}
 	}
-	for _, endpoint := range []string{t.Endpoint, t.TracesEndpoint} {
+	for _, endpoint := range []string{t.Endpoint, t.TracesEndpoint, o.Endpoint} {
 		all = append(all, passwordIn(endpoint))
 	}
 	return all

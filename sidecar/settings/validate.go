@@ -109,8 +109,8 @@ func (c *Config) validateRedisTLS(p *problems) {
 		}
 		secured = secured || r.URL != "" && at.Secured()
 		if r.URL == "" {
-			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis",
-				[]setting{{r.prefix + "TLS", set(r.TLS)}})
+			p.unused("set "+r.Prefix+"URL as well, or remove it: there is no Redis",
+				[]setting{{r.Prefix + "TLS", set(r.TLS)}})
 		}
 	}
 	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert,

@@ -16,6 +16,7 @@ import (
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	network "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
@@ -62,7 +63,7 @@ func helm(t *testing.T, args ...string) (output string, err error) {
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		core.AddToScheme, apps.AddToScheme, network.AddToScheme, policy.AddToScheme, autoscaling.AddToScheme,
+		core.AddToScheme, apps.AddToScheme, batch.AddToScheme, network.AddToScheme, policy.AddToScheme, autoscaling.AddToScheme,
 		monitoring.AddToScheme,
 	} {
 		err := add(scheme)
@@ -85,6 +86,7 @@ func decode(text string) (runtime.Object, error) {
 
 const (
 	releaseName = "edge"
+	nameLabel   = "app.kubernetes.io/name"
 	namespace   = "shop"
 )
 
@@ -114,12 +116,19 @@ func render(t *testing.T, args ...string) rendering {
 	return r
 }
 
-// one is the only object of a type, or nil.
+// one is the only object of a type that is not the control's, or nil.
 func one[T runtime.Object](t *testing.T, r rendering) (found T) {
+	t.Helper()
+	return only[T](t, r, "spillway")
+}
+
+// only is the only object of a type with that name as its label, or nil.
+func only[T runtime.Object](t *testing.T, r rendering, name string) (found T) {
 	t.Helper()
 	seen := 0
 	for _, object := range r.objects {
-		if is, ok := object.(T); ok {
+		is, ok := object.(T)
+		if ok && object.(meta.Object).GetLabels()[nameLabel] == name {
 			found = is
 			seen++
 		}

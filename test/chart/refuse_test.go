@@ -9,6 +9,14 @@ import (
 	"github.com/spillway-mesh/spillway/test/must"
 )
 
+// redisAnd is values with a Redis.
+func redisAnd(values string) string { return "{redis: {addresses: [a:1]}, " + values + "}" }
+
+// control is values with a control that has what it needs, and more.
+func control(more string) string {
+	return redisAnd("control: {enabled: true, database: {existingSecret: a}, " + more + "}")
+}
+
 // TestBadValuesAreRefused: by the schema or by the templates, with the value's name and what is wrong with it.
 func TestBadValuesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ values, says string }{
@@ -74,6 +82,33 @@ func TestBadValuesAreRefused(t *testing.T) {
 			"in sidecar mode your workloads scale"},
 		"monitoring a sidecar": {"{mode: sidecar, serviceMonitor: {enabled: true}}",
 			"there is no Service in sidecar mode"},
+		"unknown value of the control": {"control: {replicas: 3}",
+			"at '/control': additional properties 'replicas' not allowed"},
+		"unknown variable of the control": {"control: {settings: {CONTROL_ARCHIV: s3://a}}",
+			"additional properties 'CONTROL_ARCHIV' not allowed"},
+		"bucket": {"control: {archive: /var/lib/archive}", "at '/control/archive': '/var/lib/archive' does not match"},
+		"schedule": {"control: {backup: {schedule: daily}}",
+			"at '/control/backup/schedule': 'daily' does not match pattern"},
+		"values of no control":     {"control: {database: {existingSecret: a}}", "set control.enabled"},
+		"control without Redis":    {"control: {enabled: true}", "sidecars and the control meet in Redis"},
+		"control without database": {redisAnd("control: {enabled: true}"), "the Secret with the URL of PostgreSQL"},
+		"control without a URL": {"{redis: {url: {existingSecret: a, optional: true}}, control: {enabled: true}}",
+			"the control cannot start without Redis"},
+		"TLS of the control without a Secret": {control("tls: {enabled: true}"),
+			"control.tls.enabled needs the Secret"},
+		"TLS of the control that does nothing": {control("tls: {existingSecret: a}"), "set control.tls.enabled"},
+		"metrics without a token": {control("serviceMonitor: {enabled: true}"),
+			"Prometheus needs a token of the role viewer"},
+		"login of no bucket":  {control("s3: {existingSecret: a}"), "set control.archive or control.backup.enabled"},
+		"backup to nowhere":   {control("backup: {enabled: true}"), "control.backup.to: name the bucket"},
+		"backup without tool": {control("backup: {enabled: true, to: 's3://a'}"), "name an image with pg_dump"},
+		"backup of a cluster": {"{redis: {type: cluster, addresses: [a:1]}, control: {enabled: true, database: " +
+			"{existingSecret: a}, backup: {enabled: true, to: 's3://a', postgresImage: a, redisImage: b}}}",
+			"only redis.type single is backed up here"},
+		"a variable of the control that the chart sets": {control("settings: {CONTROL_LISTEN: ':1'}"),
+			"control.settings.CONTROL_LISTEN: the chart sets this variable"},
+		"a record that is set twice": {"{redis: {addresses: [a:1]}, settings: {RECORD: 'true'}, control: " +
+			"{enabled: true, database: {existingSecret: a}}}", "settings.RECORD: the chart sets this variable"},
 		"a variable of the chart's": {"settings: {GRPC_HOST: 127.0.0.1}",
 			"settings.GRPC_HOST: the chart sets this variable"},
 	} {
@@ -103,6 +138,13 @@ func TestNotesSayWhatToDo(t *testing.T) {
 				"networkPolicy.enabled=false"},
 			[]string{"EVERY POD OF THE CLUSTER CAN ASK"}, "WAS GIVEN",
 		},
+		"control": {[]string{"--set", "control.enabled=true,control.database.existingSecret=a,redis.addresses={a:1}"},
+			[]string{"http://edge-spillway-control.shop.svc.cluster.local:8090", "deploy/edge-spillway-control 8090",
+				"ONLY kubectl port-forward", "PODS OF SIDECARS ARE NOT READY UNTIL RULES ARE PUBLISHED"}, "NO RULES"},
+		"control with tokens": {[]string{"--values", filepath.Join(chartDir(t), "ci", "13-control.yaml"), "--values",
+			filepath.Join(chartDir(t), "ci", "01-namespace.yaml")},
+			[]string{"--control https://127.0.0.1:8090 --ca CA.crt --token-file TOKEN rules publish",
+				"Before an upgrade: spillway lint FILE"}, "NOT READY UNTIL"},
 		"sidecar": {[]string{"--set", "mode=sidecar,sidecar.socket=true"},
 			[]string{"inject.istio.io/templates: sidecar,spillway", "rls-socket.yaml",
 				"change nothing: set admin.existingSecret"}, "backendRefs"},

@@ -64,7 +64,7 @@ func TestEveryRenderingIsOfTheAPI(t *testing.T) {
 					of.GetNamespace())
 			}
 			seen[kind+of.GetName()] = true
-			if of.GetLabels()["app.kubernetes.io/name"] != "spillway" ||
+			if !strings.HasPrefix(of.GetLabels()[nameLabel], "spillway") ||
 				of.GetLabels()["app.kubernetes.io/instance"] != releaseName {
 				t.Errorf("%s %s has the labels %v", kind, of.GetName(), of.GetLabels())
 			}

@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,12 +31,16 @@ func mount(t *testing.T, r rendering, c core.Container) mounted {
 	cert, key := servers.Certificate(t)
 	for _, e := range c.Env {
 		switch {
+		case e.ValueFrom != nil: // not a file
 		case strings.HasSuffix(e.Name, "_KEY"):
 			m.write(t, e.Value, content(t, key))
 		case strings.HasSuffix(e.Name, "CERT"):
 			m.write(t, e.Value, content(t, cert))
 		case e.Name == "ADMIN_TOKEN_FILE":
 			m.write(t, e.Value, "operate alice 0123456789abcdef0123456789abcdef\n")
+		case e.Name == "CONTROL_TOKEN_FILE":
+			digest := sha256.Sum256([]byte(controlToken))
+			m.write(t, e.Value, "admin ann "+hex.EncodeToString(digest[:])+"\n")
 		case strings.HasSuffix(e.Name, "_FILE"):
 			m.write(t, e.Value, "0123456789abcdef0123456789abcdef")
 		}
@@ -50,7 +56,10 @@ func mount(t *testing.T, r rendering, c core.Container) mounted {
 	return m
 }
 
-const root = "/etc/spillway"
+const (
+	root         = "/etc/spillway"
+	controlToken = "a token of ann, who is an administrator"
+)
 
 // write writes a file at a path that the container would see.
 func (m mounted) write(t *testing.T, name, text string) {
@@ -127,9 +136,12 @@ func TestEnvironmentsAreUnderstood(t *testing.T) {
 var domainOf = regexp.MustCompile(`(?m)^domain: (\S+)$`)
 
 // TestRulesAreLoadedByTheSidecar starts a sidecar with each rendering's environment and rules, and asks for the rules
-// that hold.
+// that hold. Those that a control publishes are in TestAControlOfTheChartServes.
 func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 	eachRendering(t, func(t *testing.T, r rendering) {
+		if len(controlPods(t, r)) > 0 {
+			return
+		}
 		c := container(t, pod(t, r))
 		m := mount(t, r, c)
 		load := rules.Read(rules.FilesConfig{}, m.path(root+"/rules"))

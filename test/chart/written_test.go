@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,25 +38,45 @@ func keep(t *testing.T, name, want string) {
 
 // TestWrittenCopies: helm reads files inside of the chart alone, so the chart has copies.
 func TestWrittenCopies(t *testing.T) {
-	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json",
-		"files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
+	for name, from := range map[string]string{
+		"files/dashboards/refused.json": "deploy/grafana/refused.json",
+		"files/dashboards/redis.json":   "deploy/grafana/redis.json",
+		"files/dashboards/cost.json":    "deploy/grafana/cost.json",
+		"files/dashboards/control.json": "deploy/grafana/control.json",
+		"files/alerts.yaml":             "deploy/prometheus/alerts.yaml", "files/postgres.sh": "deploy/backup/postgres.sh",
+		"files/redis.sh": "deploy/backup/redis.sh"} {
 		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
 	}
 }
 
-var variablesInSchema = regexp.MustCompile(`(?s)("variables": \{[^{}]*"properties": \{)(.*?)(\n      \})`)
+// TestWrittenCronJob: clusters without helm have the same backup.
+func TestWrittenCronJob(t *testing.T) {
+	text := must.Get(helm(t, "template", "spillway", chartDir(t), "--namespace", "spillway", "--show-only",
+		"templates/backup.yaml", "--values", filepath.Join(chartDir(t), "ci", "13-control.yaml"),
+		"--set", "serviceAccount.create=false"))(t)
+	ofHelm := regexp.MustCompile(`(?m)^ *(# Source|helm\.sh/|app\.kubernetes\.io/managed-by).*\n`)
+	text = ofHelm.ReplaceAllString(text, "")
+	keep(t, "../../backup/cronjob.yaml",
+		"# Written from the chart by make docs. Change images, Secrets and bucket.\n"+text)
+}
 
-// TestWrittenSchema: the schema knows the variables of the sidecar, and no others.
+// TestWrittenSchema: the schema knows the variables of the sidecar and of the control, and no others.
 func TestWrittenSchema(t *testing.T) {
-	var lines []string
-	for _, name := range settings.Variables() {
-		lines = append(lines, fmt.Sprintf("\n        %q: {\"type\": \"string\"}", name))
-	}
 	text := content(t, filepath.Join(chartDir(t), "values.schema.json"))
-	if !variablesInSchema.MatchString(text) {
-		t.Fatal("values.schema.json has no place for the variables")
+	for definition, variables := range map[string][]string{
+		"variables": settings.Variables(), "controlVariables": settings.ControlVariables(),
+	} {
+		var lines []string
+		for _, name := range slices.Sorted(slices.Values(variables)) {
+			lines = append(lines, fmt.Sprintf("\n        %q: {\"type\": \"string\"}", name))
+		}
+		place := regexp.MustCompile(`(?s)("` + definition + `": \{[^{}]*"properties": \{)(.*?)(\n      \})`)
+		if !place.MatchString(text) {
+			t.Fatalf("values.schema.json has no place for the %s", definition)
+		}
+		text = place.ReplaceAllString(text, "${1}"+strings.Join(lines, ",")+"${3}")
 	}
-	keep(t, "values.schema.json", variablesInSchema.ReplaceAllString(text, "${1}"+strings.Join(lines, ",")+"${3}"))
+	keep(t, "values.schema.json", text)
 }
 
 // value is a value of the chart with its description.

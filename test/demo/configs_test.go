@@ -94,7 +94,7 @@ func TestDashboardIsProvisioned(t *testing.T) {
 	if len(config.Providers) != 1 || config.Providers[0].Options.Path != path.Dir(home) {
 		t.Errorf("dashboards are provisioned from %v, and the first page is %s", config.Providers, home)
 	}
-	at := slices.IndexFunc(s.Volumes, func(mount string) bool { return strings.HasSuffix(mount, ":"+home+":ro") })
+	at := slices.IndexFunc(s.Volumes, func(mount string) bool { return strings.HasSuffix(mount, ":"+path.Dir(home)+":ro") })
 	if at < 0 {
 		t.Fatalf("nothing is mounted at %s", home)
 	}
@@ -104,7 +104,7 @@ func TestDashboardIsProvisioned(t *testing.T) {
 		Inputs     []any `json:"__inputs"`
 	}
 	source, _, _ := strings.Cut(s.Volumes[at], ":")
-	file := filepath.Join(folder(t), source)
+	file := filepath.Join(folder(t), source, path.Base(home))
 	err := json.Unmarshal([]byte(read(t, file)), &board)
 	if err != nil || board.UID == "" || board.Title == "" || len(board.Panels) == 0 || board.Inputs != nil {
 		t.Errorf("%s: uid %q, title %q, %d panels, inputs %v (%v)", file, board.UID, board.Title, len(board.Panels),

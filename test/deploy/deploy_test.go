@@ -138,7 +138,7 @@ func TestEveryAlertHasItsSectionInTheRunbook(t *testing.T) {
 	}
 }
 
-// dashboard is what the tests look at of deploy/grafana/spillway.json.
+// dashboard is what the tests look at of a file of deploy/grafana.
 type dashboard struct {
 	UID           string
 	SchemaVersion int
@@ -158,18 +158,37 @@ type dashboard struct {
 	}
 }
 
-func readDashboard(t *testing.T) *dashboard {
+// dashboards are all of them, by file.
+func dashboards(t *testing.T) map[string]*dashboard {
 	t.Helper()
-	d := new(dashboard)
-	err := json.Unmarshal([]byte(page(t, "deploy/grafana/spillway.json")), d)
-	if err != nil {
-		t.Fatalf("read the dashboard: %v", err)
+	all := map[string]*dashboard{}
+	for _, file := range must.Get(filepath.Glob("../../deploy/grafana/*.json"))(t) {
+		d := new(dashboard)
+		err := json.Unmarshal([]byte(page(t, strings.TrimPrefix(file, "../../"))), d)
+		if err != nil {
+			t.Fatalf("read %s: %v", file, err)
+		}
+		all[filepath.Base(file)] = d
 	}
-	return d
+	if len(all) < 4 {
+		t.Fatalf("deploy/grafana has %d dashboards, want one for each of four questions", len(all))
+	}
+	return all
 }
 
-func TestTheDashboardCanBeProvisioned(t *testing.T) {
-	d := readDashboard(t)
+func TestDashboardsCanBeProvisioned(t *testing.T) {
+	uids := map[string]bool{}
+	for file, d := range dashboards(t) {
+		t.Run(file, func(t *testing.T) { provisioned(t, d) })
+		uids[d.UID] = true
+	}
+	if len(uids) != len(dashboards(t)) {
+		t.Errorf("two dashboards have one uid: %v", uids)
+	}
+}
+
+func provisioned(t *testing.T, d *dashboard) {
+	t.Helper()
 	if d.UID == "" || d.SchemaVersion < 30 || d.Inputs != nil {
 		t.Errorf("uid %q, schemaVersion %d, __inputs %v: want a uid, 30 or more, and none", d.UID, d.SchemaVersion,
 			d.Inputs)
@@ -203,23 +222,25 @@ func TestTheDashboardCanBeProvisioned(t *testing.T) {
 // queries are all expressions of the dashboard and the alerts, by where they stand. Variables have values.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
-	all, d := map[string]string{}, readDashboard(t)
+	all := map[string]string{}
 	values := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$domain", ".*")
-	for _, p := range d.Panels {
-		for i, target := range p.Targets {
-			all[fmt.Sprintf("panel %q, query %d", p.Title, i+1)] = values.Replace(target.Expr)
-		}
-	}
-	for i, a := range d.Annotations.List {
-		all[fmt.Sprintf("annotation %d", i+1)] = values.Replace(a.Expr)
-	}
-	for _, v := range d.Templating.List {
-		if v.Definition != "" {
-			inner := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(v.Definition)
-			if inner == nil {
-				t.Fatalf("the variable %s is %q, which this test cannot read", v.Name, v.Definition)
+	for file, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for i, target := range p.Targets {
+				all[fmt.Sprintf("%s, panel %q, query %d", file, p.Title, i+1)] = values.Replace(target.Expr)
 			}
-			all["variable "+v.Name] = fmt.Sprintf("count by (%s) (%s)", inner[2], inner[1])
+		}
+		for i, a := range d.Annotations.List {
+			all[fmt.Sprintf("%s, annotation %d", file, i+1)] = values.Replace(a.Expr)
+		}
+		for _, v := range d.Templating.List {
+			if v.Definition != "" {
+				inner := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(v.Definition)
+				if inner == nil {
+					t.Fatalf("the variable %s is %q, which this test cannot read", v.Name, v.Definition)
+				}
+				all[file+", variable "+v.Name] = fmt.Sprintf("count by (%s) (%s)", inner[2], inner[1])
+			}
 		}
 	}
 	for _, a := range alerts(t) {

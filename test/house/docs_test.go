@@ -39,6 +39,7 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 		"Grafana itself does not read it"},
 	{"examples/istio/*.yaml", "test/manifests/documents_test.go", "func TestEveryManifestIsOfTheAPI", ""},
 	{"examples/envoy-gateway/*.yaml", "test/manifests/gateway_test.go", "func TestGatewayFilesLimitRequests", ""},
+	{"deploy/backup/cronjob.yaml", "test/chart/written_test.go", "func TestWrittenCronJob", ""},
 	{"deploy/prometheus/*.yaml", "test/deploy/deploy_test.go", "func TestAlertsFireWhenTheyShould", ""},
 	{"deploy/helm/spillway/*.yaml", "test/chart/render_test.go", "func TestHelmLints", ""},
 	{"deploy/helm/spillway/ci/*.yaml", "test/chart/render_test.go", "func TestEveryRenderingIsOfTheAPI", ""},

@@ -10,7 +10,8 @@ var ownImage = regexp.MustCompile(`[\w./-]*/spillway:([\w.-]+)`)
 
 // TestImagesHaveOneTag: examples, chart and pages name the image by the version of the chart, and by no other style.
 func TestImagesHaveOneTag(t *testing.T) {
-	tag := regexp.MustCompile(`(?m)^appVersion: (\S+)$`).FindStringSubmatch(page(t, "deploy/helm/spillway/Chart.yaml"))[1]
+	version := regexp.MustCompile(`(?m)^appVersion: (\S+)$`)
+	tag := version.FindStringSubmatch(page(t, "deploy/helm/spillway/Chart.yaml"))[1]
 	seen := 0
 	for _, name := range files(t, ".yaml", ".md") {
 		if strings.HasPrefix(name, "test/") {

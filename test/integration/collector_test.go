@@ -15,19 +15,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	metricsv1 "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// collector takes spans in over OTLP, by gRPC and by HTTP.
+// collector takes spans and metrics in over OTLP, by gRPC and by HTTP.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	grpc, http string // host:port
 
 	mu    sync.Mutex // guards spans
 	spans []span
+
+	metrics metricsCollector
 }
 
 // span is a span as it was received, with who sent it.
@@ -51,6 +54,7 @@ func startCollector(t *testing.T) *collector {
 	c.grpc, c.http = overGRPC.Addr().String(), overHTTP.Addr().String()
 	g := grpc.NewServer()
 	collectorv1.RegisterTraceServiceServer(g, c)
+	metricsv1.RegisterMetricsServiceServer(g, &c.metrics)
 	h := &http.Server{Handler: http.HandlerFunc(c.post)}
 	var done sync.WaitGroup
 	done.Go(func() { g.Serve(overGRPC) })
@@ -81,9 +85,6 @@ func (c *collector) post(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *collector) read(r *http.Request) error {
-	if r.URL.Path != "/v1/traces" {
-		return fmt.Errorf("no spans at %s", r.URL.Path)
-	}
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(body)
@@ -96,13 +97,19 @@ func (c *collector) read(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	request := new(collectorv1.ExportTraceServiceRequest)
-	err = proto.Unmarshal(wire, request)
-	if err != nil {
-		return err
+	switch r.URL.Path {
+	case "/v1/traces":
+		request := new(collectorv1.ExportTraceServiceRequest)
+		err = proto.Unmarshal(wire, request)
+		c.take(request, "http")
+	case "/v1/metrics":
+		request := new(metricsv1.ExportMetricsServiceRequest)
+		err = proto.Unmarshal(wire, request)
+		c.metrics.take(request, "http")
+	default:
+		err = fmt.Errorf("nothing is taken at %s", r.URL.Path)
 	}
-	c.take(request, "http")
-	return nil
+	return err
 }
 
 func (c *collector) take(r *collectorv1.ExportTraceServiceRequest, over string) {

@@ -227,12 +227,17 @@ func (c *cluster) applyAs(o object, part, manager string) error {
 // mustApply applies objects, and the namespaces that they are in.
 func (c *cluster) mustApply(t *testing.T, all ...object) {
 	t.Helper()
+	c.mustApplyAs(t, "kubectl", all...)
+}
+
+func (c *cluster) mustApplyAs(t *testing.T, manager string, all ...object) {
+	t.Helper()
 	for _, o := range all {
 		if namespace := o.text("metadata", "namespace"); namespace != "" {
 			must.Do(t, c.apply(object{"apiVersion": "v1", "kind": "Namespace",
 				"metadata": map[string]any{"name": namespace}}))
 		}
-		err := c.apply(o)
+		err := c.applyAs(o, "", manager)
 		if err != nil {
 			t.Fatalf("%s: %v", o, err)
 		}

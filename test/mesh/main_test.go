@@ -85,9 +85,12 @@ func read(t *testing.T, parts ...string) string {
 // podIP is the address of the workload. All of its network is on loopback, so every other address of it works as well.
 const podIP = "10.1.2.3"
 
-// network makes the addresses of the cluster local ones.
+// network makes the addresses of the cluster local ones, and the folder of sockets that the containers of a pod share.
 func network(t *testing.T) {
 	t.Helper()
+	run(t, "mount", "-t", "tmpfs", "tmpfs", "/run")
+	t.Cleanup(func() { run(t, "umount", "-l", "/run") })
+	run(t, "mkdir", "-m", "777", "/run/spillway")
 	run(t, "ip", "link", "set", "lo", "up")
 	run(t, "ip", "address", "replace", podIP+"/16", "dev", "lo")
 }

@@ -95,7 +95,7 @@ func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 		d.addChange(name, "domain", "", Removed, old.Pos)
 		return
 	}
-	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name },
+	pair(rulesOf(old), rulesOf(new), func(r *descriptors.Rule) string { return r.Name },
 		func(rule string, a, b *descriptors.Rule) {
 			d.rule(name, rule, a, b)
 		})
@@ -113,6 +113,14 @@ func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 			})
 	}
 	d.rest(name, old, new)
+}
+
+// rulesOf are the rules of a domain, with the one of requests that nothing else limits.
+func rulesOf(d *descriptors.Domain) []descriptors.Rule {
+	if d.Defaults == nil {
+		return d.Rules
+	}
+	return append(slices.Clip(d.Rules), *d.Defaults)
 }
 
 // pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not
@@ -146,7 +154,7 @@ func (d *Diff) rest(name string, old, new *descriptors.Domain) {
 		d.addChange(name, "costs", "", Changed, at, lines(was, is)...)
 	}
 	v := &verdict{}
-	v.fields("", old, new, nil, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree")
+	v.fields("", old, new, nil, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree", "Defaults")
 	d.conclude(name, "settings", "", new.Pos, v, false, false)
 }
 

@@ -40,9 +40,8 @@ type Request struct {
 	Every       Duration     `yaml:"every"` // between them
 	HTTP        *HTTP        `yaml:"http"`
 	Descriptors []Descriptor `yaml:"descriptors"`
-	Hits        uint64       `yaml:"hits"`   // of the rate limit service; default 1
+	Hits        *uint64      `yaml:"hits"`   // of each descriptor; default 1; 0 charges nothing: a peek
 	Refund      bool         `yaml:"refund"` // the hits are given back
-	Peek        bool         `yaml:"peek"`   // nothing is charged
 	Want        Want         `yaml:"want"`
 }
 
@@ -165,9 +164,10 @@ func (r *Request) check(before *time.Duration) (problems []string) {
 	say((r.HTTP == nil) == (r.Descriptors == nil), "a request has either http or descriptors")
 	say(r.Times < 0 || r.Times > maxTimes, fmt.Sprintf("times is from 1 to %d", maxTimes))
 	say(r.Every < 0, "every is not below 0")
-	say(r.HTTP != nil && (r.Hits > 0 || r.Refund || r.Peek),
-		"hits, refund and peek are for descriptors: over HTTP rules say what a request costs")
-	say(r.Refund && r.Peek, "a request is either a refund or a peek")
+	say(r.HTTP != nil && (r.Hits != nil || r.Refund),
+		"hits and refund are for descriptors: over HTTP rules say what a request costs")
+	say(r.Refund && r.Hits != nil && *r.Hits == 0,
+		"a refund of 0 hits gives nothing back: write how many, as in hits: 1")
 	say(r.HTTP != nil && r.HTTP.Path == "", "http needs a path, as in path: /search")
 	say(r.Want.empty(), "want is missing: say what the request must get, as in want: admitted")
 	r.Times = max(r.Times, 1)

@@ -139,9 +139,12 @@ func (r *runner) request(q *Request) *descriptors.Request {
 	if q.HTTP != nil {
 		return r.message.TakeHTTP(q.HTTP.asked(r.domain))
 	}
-	req := &descriptors.Request{Domain: r.domain, Hits: q.Hits}
+	req := &descriptors.Request{Domain: r.domain}
 	for _, d := range q.Descriptors {
-		one := descriptors.Descriptor{NegativeHits: q.Refund, HitsGiven: q.Peek}
+		one := descriptors.Descriptor{NegativeHits: q.Refund, HitsGiven: q.Hits != nil}
+		if q.Hits != nil {
+			one.Hits = *q.Hits
+		}
 		for _, e := range d {
 			one.Entries = append(one.Entries, descriptors.Entry(e))
 		}

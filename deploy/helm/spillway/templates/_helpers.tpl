@@ -15,6 +15,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "spillway.labels" -}}
 {{ include "spillway.selectorLabels" . }}
+{{ include "spillway.releaseLabels" . }}
+{{- end -}}
+
+{{- define "spillway.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -122,6 +126,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.autoscaling.enabled -}}{{- fail "autoscaling: in sidecar mode your workloads scale, and Spillway with them" -}}{{- end -}}
 {{- if .Values.serviceMonitor.enabled -}}{{- fail "serviceMonitor: there is no Service in sidecar mode; use a PodMonitor of your workloads" -}}{{- end -}}
 {{- end -}}
+{{- include "spillway.control.validate" . -}}
 {{- $set := list -}}
 {{- range (include "spillway.env" . | fromYamlArray) }}{{- $set = append $set .name -}}{{- end -}}
 {{- range $name, $_ := .Values.settings -}}
@@ -132,10 +137,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* The environment that follows from values, without settings and extraEnv. */ -}}
 {{- define "spillway.env" -}}
 {{- $sidecar := eq .Values.mode "sidecar" -}}
-{{- $redis := .Values.redis -}}
-{{- $files := or .Values.rules.files .Values.rules.existingConfigMap $sidecar (not .Values.rules.published) }}
-- {name: RULES, value: "{{ if .Values.rules.published }}redis:{{ if $files }},{{ end }}{{ end }}{{ if $files }}/etc/spillway/rules{{ end }}"}
+{{- $published := or .Values.rules.published .Values.control.enabled -}}
+{{- $files := or .Values.rules.files .Values.rules.existingConfigMap $sidecar (not $published) }}
+- {name: RULES, value: "{{ if $published }}redis:{{ if $files }},{{ end }}{{ end }}{{ if $files }}/etc/spillway/rules{{ end }}"}
 - {name: RULES_REQUIRED, value: {{ .Values.rules.required | quote }}}
+{{- if and .Values.control.enabled .Values.control.record }}
+- {name: RECORD, value: "true"}
+{{- end }}
 {{- if $sidecar }}
 # Loopback ports, out of the way of the application's.
 - {name: PORT, value: {{ .Values.sidecar.ports.http | quote }}}
@@ -164,6 +172,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {name: GRPC_CLIENT_TLS_SAN, value: {{ join "," . | quote }}}
 {{- end }}
 {{- end }}
+{{- include "spillway.storeEnv" . }}
+{{- if .Values.admin.existingSecret }}
+- {name: ADMIN_TOKEN_FILE, value: /etc/spillway/admin/{{ .Values.admin.key }}}
+{{- end }}
+{{- if eq (include "spillway.local" .) "view" }}
+# All containers of a pod share its loopback.
+- {name: ADMIN_LOCAL, value: view}
+{{- end }}
+{{- end -}}
+
+{{- /* The environment that sidecars and the control have in common: where Redis is, and the secret of its keys. */ -}}
+{{- define "spillway.storeEnv" -}}
+{{- $redis := .Values.redis -}}
 {{- if or $redis.addresses $redis.url.existingSecret }}
 - {name: REDIS_TYPE, value: {{ $redis.type }}}
 {{- if $redis.url.existingSecret }}
@@ -201,24 +222,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.keySecret.existingSecret }}
 - {name: KEY_SECRET_FILE, value: /etc/spillway/key/{{ .Values.keySecret.key }}}
 {{- end }}
-{{- if .Values.admin.existingSecret }}
-- {name: ADMIN_TOKEN_FILE, value: /etc/spillway/admin/{{ .Values.admin.key }}}
-{{- end }}
-{{- if eq (include "spillway.local" .) "view" }}
-# All containers of a pod share its loopback.
-- {name: ADMIN_LOCAL, value: view}
-{{- end }}
 {{- end -}}
 
 {{- /* The volumes of Secrets: name of the volume, folder below /etc/spillway, name of the Secret. */ -}}
 {{- define "spillway.secrets" -}}
-{{- $redis := .Values.redis -}}
 {{- if .Values.tls.enabled }}
 - {name: spillway-tls, folder: tls, secret: {{ .Values.tls.existingSecret }}}
 {{- if .Values.tls.client.required }}
 - {name: spillway-clients, folder: clients, secret: {{ .Values.tls.client.existingSecret | default .Values.tls.existingSecret }}}
 {{- end }}
 {{- end }}
+{{- include "spillway.storeSecrets" . }}
+{{- with .Values.admin.existingSecret }}
+- {name: spillway-admin, folder: admin, secret: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{- /* Those that sidecars and the control have in common. */ -}}
+{{- define "spillway.storeSecrets" -}}
+{{- $redis := .Values.redis -}}
 {{- with $redis.auth.existingSecret }}
 - {name: spillway-redis-auth, folder: redis-auth, secret: {{ . }}}
 {{- end }}
@@ -230,9 +252,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- with .Values.keySecret.existingSecret }}
 - {name: spillway-key, folder: key, secret: {{ . }}}
-{{- end }}
-{{- with .Values.admin.existingSecret }}
-- {name: spillway-admin, folder: admin, secret: {{ . }}}
 {{- end }}
 {{- end -}}
 
@@ -295,5 +314,41 @@ volumeMounts:
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What all pods of the release have in common, but for labels and containers. */ -}}
+{{- define "spillway.podSpec" -}}
+automountServiceAccountToken: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A spread over nodes and zones that the scheduler may break, of the pods that labels choose. */ -}}
+{{- define "spillway.spread" -}}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- $ | nindent 6 }}
 {{- end }}
 {{- end -}}
