@@ -75,7 +75,7 @@ func (c *contract) fits(t *testing.T, of place, value any) error {
 	return must.Get(c.schemas.Compile(contractURL + "#" + at.pointer))(t).Validate(value)
 }
 
-// holds fails unless an answer is what the document says of that response, and has the headers named.
+// holds fails unless an answer is one of that response of the document, and has the headers named.
 func (c *contract) holds(t *testing.T, path, response string, got answer, headers ...string) {
 	t.Helper()
 	responses, _ := c.below(c.document, "paths", path, methods[path], "responses")
@@ -248,7 +248,7 @@ func (w *world) contractOfJSON(t *testing.T, c *contract) {
 			must.Do(t, json.Unmarshal([]byte(ask.body), &body))
 			err := c.fits(t, request, body)
 			if (err == nil) != (ask.status != "400") {
-				t.Errorf("the document says of this request: %v", err)
+				t.Errorf("the document has this request otherwise: %v", err)
 			}
 			r := must.Get(http.NewRequest(http.MethodPost, "http://"+w.sidecar.HTTP+"/json",
 				strings.NewReader(ask.body)))(t)
