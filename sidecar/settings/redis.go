@@ -38,6 +38,9 @@ func (r NamedRedis) kind() Kind {
 	return Kind(strings.ToLower(cmp.Or(r.Type, string(Single))))
 }
 
+// AsksReplicas reports whether questions of people go to replicas.
+func (r NamedRedis) AsksReplicas() bool { return one(r.ReplicaReads, "usage") }
+
 // validate adds the problems of the settings.
 func (r NamedRedis) validate(p *problems) {
 	if !slices.Contains([]Kind{Single, Sentinel, Cluster, Ring}, r.kind()) {
