@@ -50,7 +50,7 @@ func (c *copied) wantLately(t *testing.T, of limit.Charge, left int64, byReplica
 		before := c.Stats().Calls.Copied
 		d := c.lately(t, of)
 		if got := c.Stats().Calls.Copied > before; d.Remaining != left || got != byReplica {
-			return fmt.Errorf("%d left (%q), by a replica: %t; want %d, %t", d.Remaining, d.Reason, got, left, byReplica)
+			return fmt.Errorf("%d left (%q), by a replica %t, want %d, %t", d.Remaining, d.Reason, got, left, byReplica)
 		}
 		return nil
 	})
