@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin/live"
@@ -13,7 +15,7 @@ import (
 // SidecarList is every sidecar that shares the store.
 type SidecarList struct {
 	Sidecars []SidecarView `json:"sidecars"`
-	Agree    bool          `json:"rules_agree"` // all have the same rules
+	Agree    bool          `json:"rules_agree"` // all have the same rules, but for canaries that are meant
 	Rules    []string      `json:"rules"`       // the hashes of the rules in use
 	// what is not known because the store does not answer, and why
 	Unknown string `json:"unknown,omitempty"`
@@ -34,18 +36,45 @@ type SidecarView struct {
 	NotHeardFor float64 `json:"not_heard_for,omitempty"`
 	// the management server that its rules come from; not there where they come from files alone
 	XDS *XDSState `json:"xds,omitempty"`
+	// domains of which a share of the sidecars uses another version
+	Trials []TrialView `json:"trials,omitempty"`
+}
+
+// TrialView is what a sidecar has decided by one of the two versions of a canary, since it uses these rules.
+type TrialView struct {
+	Domain      string `json:"domain"`
+	Publication int64  `json:"publication"`
+	Version     int64  `json:"version"` // that this sidecar uses
+	Canary      bool   `json:"canary"`  // it is the new one
+	Requests    int64  `json:"requests"`
+	Refused     int64  `json:"refused"`
+}
+
+// canaries are the canaries that a sidecar uses.
+func (s *SidecarView) canaries() string {
+	var all []string
+	for _, t := range s.Trials {
+		if t.Canary {
+			all = append(all, fmt.Sprintf("%s@%d", t.Domain, t.Version))
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // sidecars serves GET /v1/sidecars.
 func (a *API) sidecars(ctx context.Context, _ *httpapi.None) (*SidecarList, error) {
 	sidecars, unknown := a.Sidecars(ctx)
-	view := &SidecarList{Sidecars: sidecars, Unknown: unknown}
+	view := &SidecarList{Sidecars: sidecars, Unknown: unknown, Agree: true}
+	by := map[string]string{} // rules of the sidecars with the same canaries
 	for _, s := range sidecars {
 		view.Rules = append(view.Rules, s.Rules)
+		if hash, known := by[s.canaries()]; known && hash != s.Rules {
+			view.Agree = false
+		}
+		by[s.canaries()] = s.Rules
 	}
 	slices.Sort(view.Rules)
 	view.Rules = slices.Compact(view.Rules)
-	view.Agree = len(view.Rules) < 2
 	return view, nil
 }
 

@@ -16,6 +16,8 @@ func tableFor(part string, studies ...*study) table {
 		return memoryTable(studies...)
 	case "strain":
 		return strainTable(studies...)
+	case "envoy":
+		return envoyTable(studies...)
 	}
 	return tableOf(studies...)
 }

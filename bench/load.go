@@ -29,7 +29,8 @@ type order struct {
 type outcome struct {
 	Decisions, Refused, Errors int
 	FirstError                 string
-	Elapsed, P50, P99, CPU     time.Duration
+	Elapsed, P50, P95, P99     time.Duration
+	CPU                        time.Duration
 }
 
 // method is the call that Envoy makes.
@@ -68,13 +69,8 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	t := l.measured(ctx)
 	elapsed, cpu := time.Since(begin), cpuOfThisProcess()-before
 	fmt.Fprintln(out, "done")
-	slices.Sort(t.latencies)
 	t.fail(warm.errors, warm.first)
-	return json.NewEncoder(out).Encode(outcome{
-		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed,
-		CPU: cpu,
-		P50: time.Duration(percentile(t.latencies, 0.5)), P99: time.Duration(percentile(t.latencies, 0.99)),
-	})
+	return json.NewEncoder(out).Encode(t.outcome(elapsed, cpu))
 }
 
 // tally is what callers saw.
@@ -89,6 +85,16 @@ func (t *tally) fail(n int, text string) {
 	t.errors += n
 	if t.first == "" {
 		t.first = text
+	}
+}
+
+// outcome is what callers saw in some time.
+func (t *tally) outcome(elapsed, cpu time.Duration) outcome {
+	slices.Sort(t.latencies)
+	at := func(share float64) time.Duration { return time.Duration(percentile(t.latencies, share)) }
+	return outcome{
+		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed,
+		CPU: cpu, P50: at(0.5), P95: at(0.95), P99: at(0.99),
 	}
 }
 

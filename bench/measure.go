@@ -13,7 +13,7 @@ type figures struct {
 	Decisions, Refused      float64
 	PerSecond               float64
 	Server, Redis, Load     float64 // processor time
-	P50, P99                float64 // milliseconds
+	P50, P95, P99           float64 // milliseconds
 	Commands, Trips, Allocs float64 // per decision
 	Calls                   float64 // of scripts that Redis ran per decision
 	Script                  float64 // microseconds of a script in Redis; NaN without one
@@ -117,8 +117,24 @@ func sweep(ctx context.Context, o order) error {
 	return err
 }
 
-// measure runs one round against a setup.
+// source makes the load of a round.
+type source interface {
+	// runLoad calls measured as soon as the load has ended.
+	runLoad(measured func() error) (outcome, error)
+	// wait ends a load that did not run because of an error.
+	wait(err error) error
+}
+
+// measure runs one round against a setup with the load generator.
 func measure(ctx context.Context, f *setup, o order) (figures, error) {
+	return measureWith(ctx, f, o, func(ctx context.Context, _ *setup, o order) (source, error) {
+		return startGenerator(ctx, o)
+	})
+}
+
+// measureWith runs one round with a load that start has made warm.
+func measureWith(ctx context.Context, f *setup, o order,
+	start func(context.Context, *setup, order) (source, error)) (figures, error) {
 	ctx, cancel := limit(ctx, o)
 	defer cancel()
 	o.Targets = f.targets()
@@ -126,7 +142,7 @@ func measure(ctx context.Context, f *setup, o order) (figures, error) {
 	if err != nil {
 		return figures{}, err
 	}
-	g, err := startGenerator(ctx, o)
+	g, err := start(ctx, f, o)
 	if err != nil {
 		return figures{}, err
 	}
@@ -143,7 +159,7 @@ func measure(ctx context.Context, f *setup, o order) (figures, error) {
 // observe lets the load flow and takes the counters before and after. A report of a server or of Redis about itself
 // costs it time, so processor time is read last before the load and first after it. Decisions without Redis are those
 // since the server's start.
-func observe(f *setup, g *generator) (figures, error) {
+func observe(f *setup, g source) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()
 	if err == nil {
@@ -196,6 +212,7 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Redis:     micros(after.redis - before.redis),
 		Load:      micros(seen.CPU),
 		P50:       float64(seen.P50) / float64(time.Millisecond),
+		P95:       float64(seen.P95) / float64(time.Millisecond),
 		P99:       float64(seen.P99) / float64(time.Millisecond),
 		Commands:  float64(after.counts.Commands-before.counts.Commands-1) / n,
 		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,

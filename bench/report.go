@@ -13,6 +13,9 @@ func redisCPU(f figures) float64  { return f.Redis }
 func serverCPU(f figures) float64 { return f.Server }
 func sumCPU(f figures) float64    { return f.Server + f.Redis }
 func calls(f figures) float64     { return f.Calls }
+func p50(f figures) float64       { return f.P50 }
+func p95(f figures) float64       { return f.P95 }
+func p99(f figures) float64       { return f.P99 }
 
 // median is that of a figure over the rounds of a server, and NaN where it was not measured.
 func (s *study) median(server string, of func(figures) float64) float64 {
@@ -26,7 +29,7 @@ func (s *study) median(server string, of func(figures) float64) float64 {
 // servers are the names of those that were measured, in the order of tables.
 func (s *study) servers() []string {
 	var all []string
-	for _, name := range []string{reference, unleased, base, spillway} {
+	for _, name := range []string{reference, unleased, unlimited, base, spillway} {
 		if len(s.Rounds[name]) > 0 {
 			all = append(all, name)
 		}
@@ -44,8 +47,8 @@ var columns = []struct {
 	{"server µs", serverCPU, number},
 	{"Redis µs", redisCPU, number},
 	{"load µs", func(f figures) float64 { return f.Load }, number},
-	{"p50 ms", func(f figures) float64 { return f.P50 }, number},
-	{"p99 ms", func(f figures) float64 { return f.P99 }, number},
+	{"p50 ms", p50, number},
+	{"p99 ms", p99, number},
 	{"calls", calls, fine},
 	{"commands", func(f figures) float64 { return f.Commands }, number},
 	{"trips", func(f figures) float64 { return f.Trips }, number},
@@ -205,7 +208,7 @@ func (s *session) finish(out io.Writer) error {
 			}
 		}
 	}
-	for _, part := range []string{"memory", "strain", "global"} {
+	for _, part := range []string{"memory", "strain", "global", "envoy"} {
 		if studies := of(s.studies, part); len(studies) > 0 {
 			fmt.Fprintf(out, "%s\n\n%s\n", titles[part], tableFor(part, studies...).terminal())
 		}

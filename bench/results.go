@@ -19,6 +19,8 @@ var aboutTables = map[string]string{
 	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop " +
 		"finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of " +
 		"the limit.\n\n",
+	"envoy": "Latency counts from the time at which a request was due. The goals are for the whole request, and the " +
+		"difference is what the limit adds. Each round is five times as long as others.\n\n",
 }
 
 // titles of the parts.
@@ -33,6 +35,7 @@ var titles = map[string]string{
 	"strain":     "Decisions without Redis under strain, 100,000 keys, two sidecars",
 	"leases":     "Leases off and on, closed loop, 64 calls in flight, two sidecars",
 	"global":     "One global limit of 100,000 a second, four sidecars",
+	"envoy":      "A request through Envoy, 500 a second",
 }
 
 // surroundings are what figures depend on.

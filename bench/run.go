@@ -74,8 +74,10 @@ func compare(ctx context.Context, set settings) error {
 
 // find makes the paths of the programs absolute, and checks that they are there.
 func (set *settings) find() error {
-	for _, bin := range []*string{&set.Reference, &set.Sidecar, &set.Base} {
-		if bin == &set.Base && *bin == "" {
+	for bin, origin := range map[*string]string{&set.Reference: "make bench builds it",
+		&set.Sidecar: "make bench builds it", &set.Base: "BENCH_BASE names it",
+		&set.Envoy: "make demo-tools fetches it, or ENVOY_BIN names it"} {
+		if *bin == "" {
 			continue
 		}
 		path, err := filepath.Abs(*bin)
@@ -85,7 +87,7 @@ func (set *settings) find() error {
 		*bin = path
 		_, err = os.Stat(path)
 		if err != nil {
-			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
+			return fmt.Errorf("a program is missing; %s: %w", origin, err)
 		}
 	}
 	return nil
@@ -141,7 +143,8 @@ func (s *session) plan() stages {
 		stage{4, trees, all[len(all)-1:], []part{
 			{"global", []testCase{capacityCase}, (*session).closed},
 			{"global", []testCase{globalCase}, (*session).belowGlobal},
-		}})
+		}},
+		stage{1, edgeRules, envoyPrograms(s.set), []part{{"envoy", []testCase{envoyCase}, (*session).steady}}})
 	for i := range plan {
 		plan[i].parts = slices.DeleteFunc(plan[i].parts, func(p part) bool {
 			return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name)
@@ -278,6 +281,8 @@ func (s *session) turn(ctx context.Context, p part, c testCase, f *setup, o orde
 		return weigh(ctx, f, o)
 	case p.name == "strain":
 		return s.strain(ctx, c, f, o)
+	case p.name == "envoy":
+		return measureWith(ctx, f, o, s.startFront)
 	case c.Work.New:
 		err := f.redis.empty()
 		if err != nil {

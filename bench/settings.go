@@ -19,6 +19,7 @@ type settings struct {
 	Reference    string   // path of the reference server's program
 	Sidecar      string   // path of the sidecar's program
 	Base         string   // path of another sidecar that it is compared with; empty: none
+	Envoy        string   // path of Envoy's program; empty: no part needs it
 	SidecarEnv   []string // NAME=value, beyond what both servers get
 	ReferenceEnv []string
 }
@@ -27,7 +28,8 @@ type settings struct {
 const warmth = 400 * time.Millisecond
 
 // parts are what a run consists of, in this order.
-var parts = []string{"closed", "open", "lone", "four", "algorithms", "rules", "memory", "strain", "leases", "global"}
+var parts = []string{"closed", "open", "lone", "four", "algorithms", "rules", "memory", "strain", "leases", "global",
+	"envoy"}
 
 // What a run with a base consists of, unless the environment chooses.
 const (
@@ -100,6 +102,9 @@ func (set *settings) choose(env func(string) string) error {
 	set.Parts, err = choice("BENCH_PARTS", ofParts, parts)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(set.Parts, "envoy") {
+		set.Envoy = text(env, "ENVOY_BIN", ".tools/envoy/envoy")
 	}
 	if slices.Contains(set.Parts, "open") && !slices.Contains(set.Parts, "closed") {
 		return errors.New("BENCH_PARTS has open without closed, which measures the capacity that open needs")

@@ -50,7 +50,7 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 		}
 	}
 	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3,
-		"algorithms": len(algorithms), "rules": 3, "memory": 3, "strain": 3, "leases": 2, "global": 2} {
+		"algorithms": len(algorithms), "rules": 3, "memory": 3, "strain": 3, "leases": 2, "global": 2, "envoy": 1} {
 		if seen[part] != want {
 			t.Errorf("part %s has %d cases, want %d", part, seen[part], want)
 		}
@@ -112,7 +112,7 @@ func TestTheOpenLoopStaysBelowTheGlobalLimit(t *testing.T) {
 }
 
 func TestRulesLoadAndMatchTheCases(t *testing.T) {
-	for _, files := range []ruleFiles{trees, algorithmRules(), scopedRules()} {
+	for _, files := range []ruleFiles{trees, edgeRules, algorithmRules(), scopedRules()} {
 		for name, text := range files {
 			d, problems := rules.Decode(name, []byte(text))
 			_, more := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})

@@ -21,6 +21,7 @@ const (
 	reference = "reference"
 	base      = "base"         // the sidecar that BENCH_BASE names
 	unleased  = "LEASES=false" // the sidecar with this setting
+	unlimited = "no limit"     // the sidecar behind an Envoy that does not ask it
 )
 
 // programs are both servers, and the base between them where there is one. The reference server would write a line of

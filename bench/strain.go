@@ -65,10 +65,7 @@ func strainTable(studies ...*study) table {
 			all, without := s.sum(server, func(f figures) float64 { return f.Decisions }), s.withoutRedis(server)
 			t.rows = append(t.rows, []string{
 				s.Case.Name, server, number(s.median(server, perSecond)),
-				number(s.median(server, func(f figures) float64 {
-					return f.P50
-				})),
-				number(s.median(server, func(f figures) float64 { return f.P99 })), thousands(int64(all)),
+				number(s.median(server, p50)), number(s.median(server, p99)), thousands(int64(all)),
 				thousands(int64(without)),
 				number(1e6 * ratio(without, all)),
 			})

@@ -33,7 +33,7 @@ func (e *Engine) refundAll(domain *descriptors.CompiledDomain, r *limit.Request,
 	e.refund(e.cfg.Share, share)
 }
 
-// refundOf is the charge that makes one refundOf that was decided so.
+// refundOf returns the charge that takes back what a decided charge has taken. It debits what a refund gave.
 func refundOf(c limit.Charge, d *limit.Decision) limit.Charge {
 	c.Op, c.Cost, c.Until = limit.Refund, d.Charged, limit.RefundUntil(c.Limit, d)
 	if d.Charged < 0 {

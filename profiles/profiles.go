@@ -131,11 +131,11 @@ func traced(before, after *Record, by string, at time.Time) *Record {
 	if blockOf(before) == blockOf(after) && (before == nil || !before.Taken) {
 		return after
 	}
-	kept := Record{By: by, At: at.UTC().Truncate(time.Second)}
+	kept := Record{By: by}
 	if after != nil {
 		kept = *after
 	}
-	kept.Taken = true
+	kept.Taken, kept.At = true, at.UTC() // to the last digit: a control compares it with its own changes
 	return &kept
 }
 

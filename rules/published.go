@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,7 +22,22 @@ type Document struct {
 	Text        string `json:"text"`                // of a rule file
 	Tiers       string `json:"tiers,omitempty"`     // a rule file with the limits of the domain's tiers; empty: none
 	Withdrawn   bool   `json:"withdrawn,omitempty"` // the rules were taken out of force: those of the files hold alone
-	Name        string `json:"-" db:"-"`            // what problems call it; empty: by its domain and version
+	Canary      int64  `json:"canary,omitempty"`    // a version that a share of the sidecars uses; 0: none
+	Share       int    `json:"share,omitempty"`     // of the canary, in percent
+	CanaryHash  string `json:"canary_hash,omitempty"`
+	CanaryText  string `json:"canary_text,omitempty"`
+	Name        string `json:"-" db:"-"` // what problems call it; empty: by its domain and version
+}
+
+// For is the document that a sidecar of this name uses: a name is among the first percents of each share, or of larger
+// ones alone.
+func (d Document) For(sidecar string) Document {
+	sum := sha256.Sum256([]byte(sidecar))
+	if d.Canary > 0 && int(binary.BigEndian.Uint32(sum[:])%100) < d.Share {
+		d.Version, d.Hash, d.Text = d.Canary, d.CanaryHash, d.CanaryText
+	}
+	d.CanaryHash, d.CanaryText = "", ""
+	return d
 }
 
 // PublishedKey names the key in Redis of the documents: a hash with a field for each domain.

@@ -136,10 +136,14 @@ func hostName() string {
 
 // card is what this sidecar shows about itself to the others.
 func (s *Sidecar) card(degraded []string) admin.SidecarView {
-	c := admin.SidecarView{Host: hostName(), Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
+	c := admin.SidecarView{Host: s.name(), Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
 		Started: s.started, Degraded: degraded}
 	if in := s.updates.inUse.Load(); in != nil {
-		c.Rules, c.Loaded = in.hash, in.at
+		c.Rules, c.Loaded, c.Trials = in.hash, in.at, s.trialsOf(in.published)
+		for i := range c.Trials {
+			c.Trials[i].Requests -= in.before[i].Requests
+			c.Trials[i].Refused -= in.before[i].Refused
+		}
 	}
 	if view := s.xdsView(); view != nil {
 		c.XDS = &admin.XDSState{Connected: view.Connected, Version: view.Version}
@@ -152,5 +156,6 @@ type rulesInUse struct {
 	hash      string
 	at        time.Time
 	published []rules.Merged
+	before    []admin.TrialView // of the canaries, when the rules came into use
 	set       *descriptors.Set
 }

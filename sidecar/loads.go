@@ -105,7 +105,8 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 	set, hash := s.join()
 	s.reports.observer.Use(set)
 	s.counts.engine.Use(set)
-	s.updates.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.updates.loads.last[fromFiles].Published, set})
+	published := s.updates.loads.last[fromFiles].Published
+	s.updates.inUse.Store(&rulesInUse{hash, time.Now().UTC(), published, s.trialsOf(published), set})
 	if s.counts.redis != nil {
 		s.counts.redis.Forget() // what was spent may have room now
 		s.counts.redis.Serve(set.Domains())
@@ -129,7 +130,7 @@ func (s *Sidecar) logProblems(problems []descriptors.Problem) {
 			level = slog.LevelWarn
 		}
 		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
-		s.reports.loadLog.Log(context.Background(), level, line)
+		s.reports.loadLog.Log(context.Background(), level, line) //nolint:sloglint // the line that lint prints
 	}
 }
 

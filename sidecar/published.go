@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/profiles"
 	"github.com/spillway-mesh/spillway/rules"
@@ -26,7 +28,32 @@ func (s *Sidecar) readPublished() ([]rules.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return documents(reply)
+	all, err := documents(reply)
+	for i := range all {
+		all[i] = all[i].For(s.name())
+	}
+	return all, err
+}
+
+// name is what chooses whether this sidecar uses canaries.
+func (s *Sidecar) name() string { return cmp.Or(s.cfg.Rules.Sidecar, hostName()) }
+
+// maxTrials is how many domains with a canary a card shows.
+const maxTrials = 16
+
+// trialsOf are the canaries of the documents in use, with what was decided in their domains so far.
+func (s *Sidecar) trialsOf(published []rules.Merged) (all []admin.TrialView) {
+	for i := range published {
+		d := &published[i].Document
+		if d.Canary == 0 || len(all) == maxTrials {
+			continue
+		}
+		t := admin.TrialView{Domain: d.Domain, Publication: d.Publication, Version: d.Version,
+			Canary: d.Version == d.Canary}
+		t.Requests, t.Refused = s.reports.telemetry.Requests(d.Domain)
+		all = append(all, t)
+	}
+	return all
 }
 
 // documents reads the reply about the documents: the name of a domain and its document, one after the other.

@@ -145,7 +145,7 @@ func (s *Sidecar) serve() <-chan error {
 // announce logs what an operator should know before anything is served.
 func (s *Sidecar) announce() {
 	for _, line := range s.cfg.Warnings {
-		s.reports.log.Warn(line)
+		s.reports.log.Warn(line) //nolint:sloglint // the line names a variable
 	}
 	if s.cfg.Redis.URL == "" {
 		s.reports.log.Info("no REDIS_URL: counting in memory, alone")

@@ -91,7 +91,6 @@ func (s *Sidecar) counted() admin.StatsView {
 		servers := s.counts.redis.Stats().Servers
 		view.Store.Kind, view.Store.Calls, view.Store.Breakers = "redis", t.StoreCalls(), breakers(servers)
 	}
-	view.Degraded = append([]string{}, s.degraded()...) // as /readyz has it, also while no request comes
 	return view
 }
 

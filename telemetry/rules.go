@@ -62,6 +62,23 @@ func (t *Telemetry) Traced(r *Rule, o engine.Outcome, e *prometheus.Exemplar) { 
 // Degraded counts one charge of a rule that was decided without the store.
 func (t *Telemetry) Degraded(r *Rule, reason string) { r.degraded.of(reason).Inc() }
 
+// Requests are how many requests of a domain were decided, and how many of these were refused.
+func (t *Telemetry) Requests(domain string) (all, refused int64) {
+	t.rules.mu.RLock()
+	defer t.rules.mu.RUnlock()
+	domain = clean(domain)
+	for of, rule := range t.rules.known {
+		if of.domain != domain {
+			continue
+		}
+		for o := range rule.decided {
+			all += rule.decided[o].Load()
+		}
+		refused += rule.decided[engine.Refused].Load() + rule.decided[engine.Blocked].Load()
+	}
+	return all, refused
+}
+
 // ruleStats is what became of the requests on which a rule had the last word.
 type ruleStats struct {
 	Domain  string             `label:"domain"`

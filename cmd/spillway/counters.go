@@ -157,7 +157,7 @@ func (s *session) changeCounters(path string, args []string) {
 			rows[i] = object{"before": before[i], "after": after[i]}
 		}
 		s.showCounters(o, rows, `BEFORE before.left | AFTER after.left | LIMIT before.limit:limit |
-			COOL-DOWN before.cool_down:coolDown | AFTER after.cool_down:coolDown | WHO before:owners |
+			COOL-DOWN before.cool_down:coolDown | AFTERWARDS after.cool_down:coolDown | WHO before:owners |
 			RULE before.name | KEY before.key wide`)
 	})
 	what, changes := "counter of %s has been used: nothing to reset", used

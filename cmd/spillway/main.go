@@ -91,7 +91,7 @@ type exit int
 // Error is there because an exit is an error.
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// newRoot makes the program's commands. Each has a file of its own.
+// newRoot makes the program's commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "spillway", Short: "Check, test, compare and replay rate limits", Long: about,

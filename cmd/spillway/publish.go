@@ -113,6 +113,9 @@ func publishedWords(done object) string {
 	switch {
 	case isTrue(done, "unchanged"):
 		return version + "in force already"
+	case whole(done, "publication.canary") > 0:
+		return version + fmt.Sprintf("a canary on %d %% of the sidecars (publication %d): rules canary compares",
+			whole(done, "publication.share"), whole(done, "publication.publication"))
 	case inner(done, "publication") == nil:
 		return version + fmt.Sprintf("kept, and not published: spillway rules publish @%d --domain %s publishes it",
 			whole(v, "version"), plain(text(v, "domain")))
@@ -129,7 +132,8 @@ func (s *session) publishVersion(args []string) {
 	to, now := s.versionNumber(args[0]), s.inForce(s.domain)
 	v := s.textOf(s.domain, to)
 	delete(v, "text")
-	done := object{"version": v, "publication": nil, "unchanged": whole(now.object, "version") == to}
+	done := object{"version": v, "publication": nil, "unchanged": whole(now.object, "version") == to &&
+		whole(now.object, "canary") == 0}
 	if s.err == nil && !isTrue(done, "unchanged") && s.confirmed(s.domain, whole(now.object, "version"), to) {
 		done["publication"] = s.putInForce(s.domain, to, now)
 	}
@@ -142,7 +146,7 @@ func (s *session) publishVersion(args []string) {
 func (s *session) publishFile(file ruleText) object {
 	now := s.inForce(file.domain)
 	from := whole(now.object, "version")
-	if from > 0 {
+	if from > 0 && whole(now.object, "canary") == 0 {
 		v := s.textOf(file.domain, from)
 		if text(v, "text") == file.text {
 			delete(v, "text")

@@ -43,6 +43,10 @@ version into force. A pipeline cannot be asked: there --draft keeps the version 
 that is reviewed, publish @VERSION puts it into force. --yes does both without a review. A file that is in force
 already is left out. All files are checked first: where one does not compile, nothing is published. Where another
 publishes meanwhile, it fails.`},
+			{use: "canary", short: "Compare what sidecars refuse with a canary and without it", run: showCanary,
+				example: "canary --domain shop",
+				long: `canary shows how many sidecars use each of the two versions, and what they have decided in the
+domain since then, by their cards. Publish the version without --canary to end it, or roll back.`},
 			{use: "export [@VERSION]", short: "Print or write rule files as they were published", run: exportRules,
 				flags:   addExport,
 				example: "export --domain shop >shop.yaml\nexport --to rules/",
@@ -74,6 +78,7 @@ func addPublish(cmd *cobra.Command) {
 	addNote(cmd)
 	cmd.Flags().Lookup("if-match").Usage = "number of the publication that has to be in force; 0: the one that is"
 	cmd.Flags().Bool("draft", false, "keep the version, print the difference, and do not publish it")
+	cmd.Flags().String("canary", "", "share of the sidecars that use it, such as 10%; without it all do")
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")
 }
 
@@ -248,8 +253,11 @@ func rollbackRules(s *session, args []string) {
 	var to int64
 	if len(args) > 0 {
 		to = s.versionNumber(args[0])
-	} else if to, _ = s.lastTwo(); to == 0 {
+	} else if to, _ = s.lastTwo(); to == 0 && whole(now.object, "canary") == 0 {
 		s.fail(refused("the domain %q has had no other version in force: name one of spillway rules list", s.domain))
+	}
+	if whole(now.object, "canary") > 0 && len(args) == 0 {
+		to = whole(now.object, "version") // ends the canary
 	}
 	s.showInForce(s.putInForce(s.domain, to, now))
 }
@@ -259,6 +267,11 @@ func (s *session) putInForce(domain string, version int64, now *answer) object {
 	body := object{"version": version}
 	if note := s.flag("note"); note != "" {
 		body["note"] = note
+	}
+	if s.given("canary") {
+		share, err := readWhole(strings.TrimSuffix(s.flag("canary"), "%"))
+		s.fail(err)
+		body["canary"] = share
 	}
 	a := s.ask(http.MethodPut, below(domain, "published"), body, nil, s.condition(now)...)
 	if missing(s.err) {
@@ -276,6 +289,30 @@ func unpublishRules(s *session, _ []string) {
 		s.fail(refused("nothing is in force in the domain %q", s.domain))
 	}
 	s.showInForce(s.ask(http.MethodDelete, below(s.domain, "published"), nil, nil, s.condition(now)...).object)
+}
+
+// showCanary compares the two versions of a canary.
+func showCanary(s *session, _ []string) {
+	o := s.get(s.below("canary"), nil)
+	rows := objects(o, "versions")
+	if s.err == nil && len(rows) == 0 {
+		s.fail(refused("no canary runs in the domain %q", s.domain))
+	}
+	s.print(o, func() {
+		s.line("%s: version %d is a canary on %d %% of the sidecars, by their names", plain(s.domain),
+			whole(o, "publication.canary"), whole(o, "publication.share"))
+		s.table(rows, columns(`VERSION version | CANARY canary | SIDECARS sidecars | REQUESTS requests |
+			REFUSED refused | SHARE :refusedShare`))
+	})
+}
+
+// refusedShare is which part of the requests was refused.
+func refusedShare(t object) string {
+	all := whole(t, "requests")
+	if all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(whole(t, "refused"))/float64(all))
 }
 
 // showInForce prints what is in force after a change.

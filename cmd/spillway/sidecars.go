@@ -15,12 +15,13 @@ import (
 func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
-		columns: columns(`SIDECAR :sidecarName | HOST host | RULES rules | DEGRADED degraded bad | VERSION version |
+		columns: columns(`SIDECAR :sidecarName | HOST host | RULES rules | CANARY :canariesOf |
+			DEGRADED degraded bad | VERSION version |
 			LOADED loaded:when | STARTED started:when | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,
 			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
-exits with 1 if their rules differ.`}},
+exits with 1 if their rules differ, unless a canary is the reason.`}},
 	}
 }
 
@@ -45,7 +46,10 @@ func listSidecars(s *session, _ []string) {
 	o := s.get("/v1/sidecars", nil)
 	rows, agree := objects(o, "sidecars"), isTrue(o, "rules_agree")
 	s.print(o, func() {
-		if agree {
+		trying := slices.ContainsFunc(rows, func(o object) bool { return canariesOf(o) != "" })
+		if agree && trying {
+			s.line("%s, some with a canary, which is meant", counted(len(rows), "sidecar"))
+		} else if agree {
 			s.line("%s, all with the same rules", counted(len(rows), "sidecar"))
 		} else {
 			s.painted(counted(len(rows), "sidecar"), ", and their rules ", s.style(red, "DIFFER"), ": ",
@@ -55,6 +59,17 @@ func listSidecars(s *session, _ []string) {
 		s.table(rows, s.noun.columns)
 	})
 	s.found(!agree)
+}
+
+// canariesOf are the canaries that a sidecar uses, such as shop@4.
+func canariesOf(s object) string {
+	var all []string
+	for _, t := range objects(s, "trials") {
+		if isTrue(t, "canary") {
+			all = append(all, text(t, "domain")+"@"+text(t, "version"))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // showRules prints the rules that a sidecar uses.

@@ -163,7 +163,8 @@ func quoted(text string) string {
 // formats are the functions that columns name: of the value of a field, or of the whole object.
 var formats = map[string]func(value any) string{
 	"when": when, "span": span, "limit": limit, "limits": limits, "coolDown": coolDown, "orNone": orNone, "orNo": orNo,
-	"blocked": of(blocked), "userBlock": of(userBlock), "keyState": of(keyState), "left": of(left),
+	"blocked": of(blocked), "userBlock": of(userBlock), "keyState": of(keyState), "canariesOf": of(canariesOf),
+	"refusedShare": of(refusedShare), "left": of(left),
 	"untilFull": of(untilFull), "eventClient": of(eventClient),
 	"eventRequest": of(eventRequest), "decisionRule": of(decisionRule), "decisionLimit": of(decisionLimit),
 	"decisionLeft": of(decisionLeft), "retryAfter": of(retryAfter), "owners": of(owners),

@@ -90,7 +90,7 @@ func (a *API) Operations() *httpapi.API {
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},
 		Within: AnswerWithin, MaxBody: database.MaxTextBytes + 1<<20, Problem: a.problem, Log: a.Log,
-		Sources: []fs.FS{sources, database.Sources, profiles.Sources, rulediff.Sources},
+		Sources: []fs.FS{sources, database.Sources, publish.Sources, profiles.Sources, rulediff.Sources},
 	})
 	a.addRules(api)
 	a.addProfiles(api)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rules"
@@ -87,6 +88,7 @@ type VersionAdded struct {
 // PublishRequest asks to put a version into force.
 type PublishRequest struct {
 	Version int64  `json:"version"`
+	Canary  int    `json:"canary,omitempty" in:"1..99"` // percent of the sidecars that use it; none: all
 	Note    string `json:"note,omitempty"`
 }
 
@@ -109,7 +111,8 @@ func (a *API) addRules(api *httpapi.API) {
 	put := change("PUT", "/published", httpapi.Administer, "Publish a version; an old one is a roll back.")
 	put.Made = false
 	httpapi.Add(api, put, func(ctx context.Context, in *newPublication) (*database.Publication, error) {
-		return a.Database.Publish(ctx, actor(ctx), in.Domain, in.Body.Version, in.Body.Note, in.Revision())
+		return a.Database.Publish(ctx, actor(ctx), in.Domain, in.Body.Version, in.Body.Canary, in.Body.Note,
+			in.Revision())
 	})
 	httpapi.Add(api, change("DELETE", "/published", httpapi.Administer,
 		"Take the rules of the domain out of force. Its versions stay."),
@@ -121,6 +124,7 @@ func (a *API) addRules(api *httpapi.API) {
 			all, err := a.Database.Publications(ctx, in.Domain, in.Before, in.Limit)
 			return &PublicationHistory{all}, err
 		})
+	httpapi.Add(api, get(domainPath+"/canary", "How sidecars with each version of a canary decide."), a.canary)
 	httpapi.Add(api, get(domainPath+"/diff", "What a change from one version to another means."), a.diff)
 }
 
@@ -151,6 +155,29 @@ func (a *API) published(ctx context.Context, in *inDomain) (*database.Publicatio
 		return nil, database.ErrNotFound
 	}
 	return &all[0], nil
+}
+
+// CanaryView is what sidecars decide by each of the two versions of a canary.
+type CanaryView struct {
+	Publication *database.Publication `json:"publication"`
+	Versions    []publish.Trial       `json:"versions"` // none: no canary runs
+}
+
+// canary serves GET …/canary.
+func (a *API) canary(ctx context.Context, in *inDomain) (*CanaryView, error) {
+	p, err := a.published(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	view := &CanaryView{Publication: p}
+	if p.Canary > 0 {
+		view.Versions, err = a.Publisher.Trials(ctx, p)
+	}
+	if err != nil {
+		return nil, httpapi.NewProblem(http.StatusServiceUnavailable, "Redis does not answer, and has the cards of "+
+			"the sidecars: try again")
+	}
+	return view, nil
 }
 
 // diff serves GET …/diff.

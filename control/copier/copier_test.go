@@ -2,6 +2,7 @@ package copier
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -80,6 +81,28 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 }
 
 // TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with journal.Sketch.
+// TestAnEntryMayHoldOneListAlone: an entry is cut at a number of bytes, so each list may stand alone in one.
+func TestAnEntryMayHoldOneListAlone(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now().UTC()
+	all := journal.Rows{}
+	err := json.Unmarshal(usageOf("one", 1, "ann", now, 1, 0).Rows, &all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequence := int64(0)
+	for table, alone := range map[string]journal.Rows{
+		"usage_minutes": {Identities: all.Identities}, "tenant_minutes": {Tenants: all.Tenants},
+		"call_hours": {Calls: all.Calls}, "endpoint_minutes": {Endpoints: all.Endpoints},
+		"cache_minutes": {Caches: all.Caches},
+	} {
+		sequence++
+		w.send("usage", journal.Entry{Sidecar: "one", Sequence: sequence, Region: "eu", Rows: alone.Marshal()})
+		w.drain()
+		w.want("rows of "+table, 1, `SELECT count(*) FROM `+table)
+	}
+}
+
 func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	w := newWorld(t)
 	var s journal.Sketch

@@ -129,6 +129,10 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 // used is the usage of entries, added up by minute.
 type used struct{ identities, tenants, calls, endpoints, keys, caches ledger }
 
+func (u *used) empty() bool {
+	return len(u.identities)+len(u.tenants)+len(u.calls)+len(u.endpoints)+len(u.keys)+len(u.caches) == 0
+}
+
 // take adds the lists of an entry, and returns how many rows were moved to now.
 func (u *used) take(r *journal.Rows, now time.Time) (moved int64) {
 	whole := func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost }
@@ -145,7 +149,7 @@ func (c *Copier) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*so
 	for _, i := range items {
 		sources[i.Sidecar].moved += u.take(i.rows, now)
 	}
-	if len(u.identities)+len(u.endpoints)+len(u.keys)+len(u.caches) == 0 {
+	if u.empty() {
 		return nil
 	}
 	for _, by := range steps {

@@ -38,6 +38,8 @@ type Publication struct {
 	Domain      string    `json:"domain"`
 	Publication int64     `json:"publication" etag:""`
 	Version     int64     `json:"version"` // 0: the rules of the domain were taken out of force
+	Canary      int64     `json:"canary"`  // a version that a share of the sidecars uses in its place; 0: none
+	Share       int       `json:"share"`   // of the canary, in percent
 	Note        string    `json:"note"`
 	PublishedBy string    `json:"published_by"`
 	PublishedAt time.Time `json:"published_at"`
@@ -75,16 +77,17 @@ func (d *DB) AddVersion(
 			v, err = insertVersion(ctx, tx, parsed, domain, text, note)
 		}
 		if err == nil && publish {
-			p, err = insertPublication(ctx, tx, "publish", domain, v.Version, note)
+			p, err = insertPublication(ctx, tx, "publish", domain, v.Version, 0, 0, note)
 		}
 		return err
 	})
 	return v, p, err
 }
 
-// Publish puts a version into force, be it an old one.
+// Publish puts a version into force, be it an old one; or, with a share from 1 to 99, as a canary beside the version
+// that is in force.
 func (d *DB) Publish(
-	ctx context.Context, by Actor, domain string, version int64, note string, want *int64,
+	ctx context.Context, by Actor, domain string, version int64, share int, note string, want *int64,
 ) (p *Publication, err error) {
 	err = d.Write(ctx, by, "publish", func(tx pgx.Tx) error {
 		there, err := found(One[VersionText](ctx, tx, versionSelect+`, v.text FROM rule_versions v
@@ -100,11 +103,32 @@ func (d *DB) Publish(
 			_, err = checkText(domain, there.Text) // the compiler may be a newer one than when the version was added
 		}
 		if err == nil {
-			p, err = insertPublication(ctx, tx, "publish", domain, version, note)
+			p, err = putInForce(ctx, tx, domain, version, share, note)
 		}
 		return err
 	})
 	return p, err
+}
+
+// putInForce adds the publication of a version, or of a canary.
+func putInForce(
+	ctx context.Context, tx pgx.Tx, domain string, version int64, share int, note string,
+) (*Publication, error) {
+	if share == 0 {
+		return insertPublication(ctx, tx, "publish", domain, version, 0, 0, note)
+	}
+	var now int64
+	err := tx.QueryRow(ctx, `SELECT coalesce((SELECT version FROM publications WHERE domain = $1
+	  ORDER BY publication DESC LIMIT 1), 0)`, domain).Scan(&now)
+	switch {
+	case err != nil:
+		return nil, err
+	case now == 0:
+		return nil, httpapi.Cannot("a canary runs beside a version, and none is in force: publish one first")
+	case now == version:
+		return nil, httpapi.Cannot("version %d is in force: a canary must be another one", version)
+	}
+	return insertPublication(ctx, tx, "canary", domain, now, version, share, note)
 }
 
 // Unpublish takes the rules of a domain out of force. Its versions stay.
@@ -118,7 +142,7 @@ func (d *DB) Unpublish(ctx context.Context, by Actor, domain string, want *int64
 			err = check(want, was)
 		}
 		if err == nil {
-			p, err = insertPublication(ctx, tx, "unpublish", domain, 0, "")
+			p, err = insertPublication(ctx, tx, "unpublish", domain, 0, 0, 0, "")
 		}
 		return err
 	})
@@ -137,7 +161,8 @@ func newest(ctx context.Context, tx pgx.Tx, domain string) (number int64, err er
 	return number, err
 }
 
-const publicationColumns = `domain, publication, coalesce(version, 0) AS version, note, published_by, published_at`
+const publicationColumns = `domain, publication, coalesce(version, 0) AS version, coalesce(canary, 0) AS canary,
+  share, note, published_by, published_at`
 
 const versionSelect = `SELECT v.domain, v.version, v.hash, v.note, v.created_by, v.created_at,
   jsonb_array_length(v.rules)::bigint AS rules`
@@ -151,15 +176,15 @@ func insertVersion(ctx context.Context, tx pgx.Tx, p *parsedText, domain, text, 
 }
 
 func insertPublication(
-	ctx context.Context, tx pgx.Tx, action, domain string, version int64, note string,
+	ctx context.Context, tx pgx.Tx, action, domain string, version, canary int64, share int, note string,
 ) (*Publication, error) {
 	_, err := tx.Exec(ctx, `SELECT set_config('spillway.action', $1, true)`, action)
 	if err != nil {
 		return nil, err
 	}
-	return One[Publication](ctx, tx, `INSERT INTO publications (domain, publication, version, note)
-	  SELECT $1, coalesce(max(publication), 0) + 1, nullif($2::bigint, 0), $3 FROM publications WHERE domain = $1
-	  RETURNING `+publicationColumns, domain, version, note)
+	return One[Publication](ctx, tx, `INSERT INTO publications (domain, publication, version, canary, share, note)
+	  SELECT $1, coalesce(max(publication), 0) + 1, nullif($2::bigint, 0), nullif($3::bigint, 0), $4, $5
+	  FROM publications WHERE domain = $1 RETURNING `+publicationColumns, domain, version, canary, share, note)
 }
 
 // Versions are those of a domain, the newest first, of which before is below that number; 0: from the newest on.

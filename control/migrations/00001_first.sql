@@ -40,13 +40,19 @@ CREATE TABLE publications (
   domain       text NOT NULL REFERENCES domains (name),
   publication  bigint NOT NULL CHECK (publication > 0),
   version      bigint,
+  canary       bigint, -- a version that a share of the sidecars uses in place of the other one
+  share        integer NOT NULL DEFAULT 0 CHECK (share BETWEEN 0 AND 99), -- in percent
   note         text NOT NULL DEFAULT '',
   published_by text NOT NULL DEFAULT actor(),
   published_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (domain, publication),
-  FOREIGN KEY (domain, version) REFERENCES rule_versions (domain, version)
+  FOREIGN KEY (domain, version) REFERENCES rule_versions (domain, version),
+  FOREIGN KEY (domain, canary) REFERENCES rule_versions (domain, version),
+  CONSTRAINT canary_needs_a_version_and_a_share
+    CHECK ((canary IS NULL) = (share = 0) AND (canary IS NULL OR version IS NOT NULL))
 );
 CREATE INDEX publications_version ON publications (domain, version);
+CREATE INDEX publications_canary ON publications (domain, canary);
 
 CREATE TABLE tiers (
   domain       text NOT NULL REFERENCES domains (name),

@@ -15,7 +15,7 @@ import (
 	"github.com/spillway-mesh/spillway/profiles"
 )
 
-// IdentityOf is a subject in the terms of package records.
+// IdentityOf is a subject in the terms of package profiles.
 func IdentityOf(s database.Subject) (profiles.Identity, error) {
 	id := profiles.Identity{Domain: s.Domain, Name: s.Name}
 	switch s.Kind {

@@ -49,8 +49,10 @@ func (p *Publisher) publish(ctx context.Context, always bool) error {
 func documents(ctx context.Context, q database.Querier) (map[string]string, error) {
 	published, err := database.Many[rules.Document](ctx, q, `SELECT DISTINCT ON (p.domain) p.domain,
 	    coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash, coalesce(v.text, '') AS text,
-	    '' AS tiers, p.version IS NULL AS withdrawn
-	  FROM publications p LEFT JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
+	    '' AS tiers, p.version IS NULL AS withdrawn, coalesce(p.canary, 0) AS canary, p.share,
+	    coalesce(c.hash, '') AS canary_hash, coalesce(c.text, '') AS canary_text
+	  FROM publications p LEFT JOIN rule_versions v USING (domain, version)
+	  LEFT JOIN rule_versions c ON c.domain = p.domain AND c.version = p.canary ORDER BY p.domain, p.publication DESC`)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // showScript keeps the card of a sidecar, and takes away those of the dead.
@@ -54,6 +56,12 @@ func (p *Peers) showOnce(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		p.cfg.OnError(fmt.Errorf("show the card of this sidecar: %w", err))
 	}
+}
+
+// CardsAt are the cards under a key, for one that is not a sidecar.
+func CardsAt(ctx context.Context, c *redis.Client, key string) ([]Card, error) {
+	p := &Peers{cfg: Config{Redis: c, Cards: key}}
+	return p.Cards(ctx)
 }
 
 // Known are the cards that were read last, in the order of their names. It asks no server.

@@ -127,6 +127,8 @@ type Rules struct {
 	// a file, or a folder of .yaml and .yml files; wins over RUNTIME_ROOT. redis: takes the rules that the control
 	// plane publishes in Redis; redis:,PATH lays them over those of a file or folder, by name
 	Path string `env:"RULES"`
+	// name of this sidecar, which chooses whether it uses a canary of published rules; unset: that of the host
+	Sidecar string `env:"SIDECAR_NAME"`
 	// folder above the rules, without RULES
 	Root         string `env:"RUNTIME_ROOT" envDefault:"/srv/runtime_data/current"`
 	Subdirectory string `env:"RUNTIME_SUBDIRECTORY"`                     // folder in RUNTIME_ROOT

@@ -119,8 +119,8 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 	}
 	sidecar := &shell{t: t}
 	sidecar.says(0, "rules show --server "+w.sidecars[0].Debug, "per-user")
-	sidecar.says(0, "reset zoe --dry-run --server "+w.sidecars[0].Debug, "nothing is changed", "LEFT BEFORE")
-	sidecar.says(0, "reset zoe --server "+w.sidecars[0].Debug, "LEFT AFTER")
+	sidecar.says(0, "reset zoe --dry-run --server "+w.sidecars[0].Debug, "nothing is changed", "BEFORE")
+	sidecar.says(0, "reset zoe --server "+w.sidecars[0].Debug, "AFTER")
 	sidecar.says(1, "reset zoe --server "+w.sidecars[0].Debug, "no counter of user zoe in api has been used")
 }
 

@@ -110,7 +110,7 @@ func TestOneTraceFromEnvoyToRedis(t *testing.T) {
 		{
 			"rls", exampleFile(t), "grpc", "/", []string{"x-user", "somebody"},
 			"async envoy.service.ratelimit.v3.RateLimitService.ShouldRateLimit egress",
-			map[string]string{"spillway.door": "rls", "spillway.domain": "edge", "spillway.rule": "user",
+			map[string]string{"spillway.door": "rls", "spillway.domain": "edge", "spillway.rule": "per-user",
 				"spillway.scope": "descriptor", "spillway.outcome": "allowed"},
 		},
 		{
