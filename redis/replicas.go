@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	_ "embed" // for the script
 	"errors"
 	"maps"
 	"slices"
@@ -13,12 +14,8 @@ import (
 // errNoReplica is why a question has to go to the master.
 var errNoReplica = errors.New("no replica of the server is known")
 
-// linked is written in front of a script for a replica. It lets a replica refuse that lost its master, because its
-// counts are as old as that, and a server that is a master now.
-const linked = `if not string.find(redis.call('INFO', 'replication'), 'master_link_status:up', 1, true) then
-  return redis.error_reply('MASTERDOWN the replica lacks a link to its master')
-end
-`
+//go:embed linked.lua
+var linked string
 
 // replicas are the copies of a server, which only Look asks.
 type replicas struct {
