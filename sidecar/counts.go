@@ -47,8 +47,8 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 	}
 	c.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.reports.observer.KeysLoaded,
 		Bytes: c.budget.tokens})
-	s.openRecords()
-	err = s.openRecord()
+	s.openProfiles()
+	err = s.openJournal()
 	if err != nil {
 		return err
 	}

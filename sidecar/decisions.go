@@ -22,7 +22,7 @@ func (s *Sidecar) decision(ctx context.Context, id string) (found *live.Decision
 	if s.updates.peers == nil {
 		return nil, nil, nil
 	}
-	answers, missing, err := s.updates.peers.Ask(ctx, topicDecided, hidden{s.recordKeys().Hide([]byte(id))})
+	answers, missing, err := s.updates.peers.Ask(ctx, topicDecided, hidden{s.redisNames().Hide([]byte(id))})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Sidecar) decision(ctx context.Context, id string) (found *live.Decision
 			continue
 		}
 		d := new(live.Decision)
-		if shown, err := s.recordKeys().Show(one.Hidden); err == nil && json.Unmarshal(shown, d) == nil {
+		if shown, err := s.redisNames().Show(one.Hidden); err == nil && json.Unmarshal(shown, d) == nil {
 			return d, nil, nil
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Sidecar) replyDecision(question []byte) []byte {
 	if s.reports.recent == nil || json.Unmarshal(question, &asked) != nil {
 		return none
 	}
-	id, err := s.recordKeys().Show(asked.Hidden)
+	id, err := s.redisNames().Show(asked.Hidden)
 	if err != nil {
 		return none
 	}
@@ -56,7 +56,7 @@ func (s *Sidecar) replyDecision(question []byte) []byte {
 	}
 	text, err := json.Marshal(d)
 	if err == nil {
-		text, err = json.Marshal(hidden{s.recordKeys().Hide(text)})
+		text, err = json.Marshal(hidden{s.redisNames().Hide(text)})
 	}
 	if err != nil {
 		return none

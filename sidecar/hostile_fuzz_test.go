@@ -66,7 +66,7 @@ func openReaders(f *testing.F, address string) *readers {
 	s := &Sidecar{}
 	r.book = profiles.New(profiles.Config{
 		Redis: client, Index: "index",
-		Key: func(id *profiles.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
+		Key: func(id *profiles.Identity) string { return "rec:" + id.Text() }, Prepare: prepareProfile,
 		Publish: func(context.Context, string, string) error { return nil },
 	})
 	f.Cleanup(func() { r.book.Close() })
@@ -74,7 +74,7 @@ func openReaders(f *testing.F, address string) *readers {
 	r.peers = peers.New(peers.Config{
 		Redis: client, Channel: "news", Cards: "cards",
 		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },
-		Gap: func() {}, Topics: map[string]func([]byte){topicRecord: s.hearRecord,
+		Gap: func() {}, Topics: map[string]func([]byte){topicRecord: s.hearProfile,
 			topicCounter: hearKeys(r.store.Drop)},
 	})
 	f.Cleanup(func() { r.peers.Close() })

@@ -19,7 +19,7 @@ import (
 // openBook opens the records in a Redis, or without one those of a sidecar alone, as a sidecar does.
 func openBook(t *testing.T, server *servers.Redis, bytes int64) *profiles.Book {
 	t.Helper()
-	cfg := profiles.Config{Prepare: prepareRecord, Patience: time.Minute, Bytes: bytes}
+	cfg := profiles.Config{Prepare: prepareProfile, Patience: time.Minute, Bytes: bytes}
 	if server != nil {
 		cfg.Redis = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}},
 			Silence: time.Minute})
@@ -146,7 +146,7 @@ func TestARecordHasAtMostSixteenLimits(t *testing.T) {
 		written.Limits = append(written.Limits, one)
 	}
 	ann := profiles.Identity{Domain: "shop", Kind: profiles.User, Name: "ann"}
-	prepared, _ := prepareRecord(&ann, &written).(*descriptors.Record)
+	prepared, _ := prepareProfile(&ann, &written).(*descriptors.Record)
 	if prepared == nil || len(prepared.Limits) != 16 || prepared.Limits[15].Name != "limit 15" {
 		t.Errorf("the record is prepared as %v", prepared)
 	}

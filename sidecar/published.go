@@ -21,7 +21,7 @@ const publishedWithin = time.Second
 
 // readPublished reads the documents that are published.
 func (s *Sidecar) readPublished() ([]rules.Document, error) {
-	key := s.recordKeys().Shared(rules.PublishedKey)
+	key := s.redisNames().Shared(rules.PublishedKey)
 	ctx, cancel := context.WithTimeout(context.Background(), publishedWithin)
 	defer cancel()
 	reply, err := s.counts.redis.Client().Ask(ctx, key, "HGETALL", key)

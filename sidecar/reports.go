@@ -142,7 +142,7 @@ func (s *Sidecar) observe(cfg *engine.Config) {
 		usual++
 	}
 	if s.cfg.Record.Use {
-		cfg.Observers = append(cfg.Observers, s.record)
+		cfg.Observers = append(cfg.Observers, s.observeJournal)
 	}
 	if s.reports.tracer != nil {
 		cfg.OnDecide = s.reports.tracer.Decide

@@ -181,7 +181,7 @@ func TestXDSWithRedis(t *testing.T) {
 	m.Set(t, "1", perYear("shop", 2))
 	s := follower(t, m.Addr, "REDIS_URL="+redis.Addr)
 	s.awaitLimit(t, "shop", 2)
-	channel := s.recordKeys().Shared("news")
+	channel := s.redisNames().Shared("news")
 	servers.Await(t, "a message that is heard", func() error {
 		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
 			return fmt.Errorf("%v sidecars receive it", got)
@@ -272,7 +272,7 @@ func TestPublishedRulesBesideXDS(t *testing.T) {
 		text := strings.Replace(twoPerYear, "domain: shop", "domain: "+domain, 1)
 		document := must.Get(json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1,
 			Hash: rules.HashText(text), Text: text}))(t)
-		must.Do(t, client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err())
+		must.Do(t, client.HSet(t.Context(), s.redisNames().Shared(rules.PublishedKey), domain, document).Err())
 	}
 	s.Reload()
 	s.awaitLimit(t, "own", 2)

@@ -144,8 +144,10 @@ func TestPageCanBeRead(t *testing.T) {
 	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+servers.StartRedis(t).Addr))
 	w.fill(t)
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int{1920, 1280, 375} {
+		for _, width := range []int{1920, 1280, 800, 375} {
 			w.tab.Screen(t, width, 800, scheme)
+			w.tab.Await(t, `[...document.querySelectorAll("main details")].every(d => d.open) || `+
+				`(document.querySelectorAll("main details").forEach(d => d.open = true), false)`)
 			var seen struct {
 				Least, Page float64
 				Where       string

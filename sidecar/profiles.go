@@ -25,15 +25,15 @@ const (
 	topicRules   = peers.TopicRules
 )
 
-// openRecords makes the book of records, in Redis or, without one, in this process.
-func (s *Sidecar) openRecords() {
-	cfg := profiles.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience,
-		OnError: s.recordFailed}
+// openProfiles makes the book of profiles, in Redis or, without one, in this process.
+func (s *Sidecar) openProfiles() {
+	cfg := profiles.Config{Prepare: prepareProfile, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience,
+		OnError: s.profilesFailed}
 	if s.counts.redis == nil {
 		s.counts.records = profiles.New(cfg)
 		return
 	}
-	keys := s.recordKeys()
+	keys := s.redisNames()
 	cfg.Redis = s.counts.redis.Client()
 	cfg.Key = func(id *profiles.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index, cfg.Claims, cfg.Serves = keys.Shared("index"), keys.Shared("claims"), s.hasRules
@@ -41,7 +41,7 @@ func (s *Sidecar) openRecords() {
 		return s.updates.peers.Send(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	cfg.Missing = func(ctx context.Context, ids []profiles.Identity) error {
-		return askForRecords(ctx, cfg.Redis, keys, ids)
+		return askForProfiles(ctx, cfg.Redis, keys, ids)
 	}
 	cfg.Taken = func(ctx context.Context, id profiles.Identity) error { return noteTaken(ctx, cfg.Redis, keys, &id) }
 	s.counts.records = profiles.New(cfg)
@@ -53,8 +53,8 @@ func (s *Sidecar) hasRules(domain string) bool {
 	return rules == nil || rules.set.Domain(domain) != nil
 }
 
-// askForRecords asks the control plane to put records back before others.
-func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []profiles.Identity) error {
+// askForProfiles asks the control plane to put records back before others.
+func askForProfiles(ctx context.Context, c *redis.Client, keys keys.Names, ids []profiles.Identity) error {
 	var all []peers.MissingRecord
 	for i := range ids {
 		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
@@ -86,14 +86,14 @@ func noteTaken(ctx context.Context, c *redis.Client, keys keys.Names, id *profil
 	return nil
 }
 
-// recordKeys makes the keys of what is kept beside the counters.
-func (s *Sidecar) recordKeys() keys.Names {
+// redisNames makes the keys of what is kept beside the counters.
+func (s *Sidecar) redisNames() keys.Names {
 	return keys.NewNames(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
 }
 
 // openPeers subscribes to what other sidecars announce.
 func (s *Sidecar) openPeers() {
-	shared, keys := s.counts.redis, s.recordKeys()
+	shared, keys := s.counts.redis, s.redisNames()
 	s.updates.peers = peers.New(peers.Config{
 		Redis: shared.Client(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
@@ -101,7 +101,7 @@ func (s *Sidecar) openPeers() {
 		Gap:     func() { s.counts.records.Outdate(); s.lookForRules() },
 		Reply:   s.reply,
 		Topics: map[string]func([]byte){
-			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() },
+			topicRecord: s.hearProfile, topicRules: func([]byte) { s.lookForRules() },
 			topicCounter: hearKeys(shared.Drop),
 			topicReset:   hearKeys(func(keys []string) { s.counts.engine.Forget(context.Background(), keys) }),
 		},
@@ -126,16 +126,16 @@ func (s *Sidecar) lookForRules() {
 	}
 }
 
-// hearRecord takes in that a record has changed.
-func (s *Sidecar) hearRecord(body []byte) {
+// hearProfile takes in that a record has changed.
+func (s *Sidecar) hearProfile(body []byte) {
 	var changed peers.ChangedRecord
 	if json.Unmarshal(body, &changed) == nil {
 		s.counts.records.Forget(changed.Key, changed.Class)
 	}
 }
 
-// recordFailed logs that records could not be had. That Redis is away shows in the decisions.
-func (s *Sidecar) recordFailed(reason string, err error) {
+// profilesFailed logs that records could not be had. That Redis is away shows in the decisions.
+func (s *Sidecar) profilesFailed(reason string, err error) {
 	if reason == redis.ReasonBreaker {
 		return
 	}
@@ -151,9 +151,9 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 	return errors.Join(s.updates.peers.Send(ctx, topicReset, reset), s.updates.peers.Send(ctx, topicCounter, touched))
 }
 
-// prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
+// prepareProfile is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
 // both were checked before it was written.
-func prepareRecord(id *profiles.Identity, r *profiles.Record) any {
+func prepareProfile(id *profiles.Identity, r *profiles.Record) any {
 	if id.Kind == profiles.Secret {
 		return prepareKey(r)
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for
+// Bounds of the writing of the journal. It has a connection and patience of its own, so that decisions do not wait for
 // it.
 const (
-	recordPatience = 2 * time.Second
-	recordEnd      = 2 * time.Second // for what is left when the sidecar stops
+	journalPatience = 2 * time.Second
+	journalEnd      = 2 * time.Second // for what is left when the sidecar stops
 )
 
-// openRecord starts the record, if there is to be one.
-func (s *Sidecar) openRecord() error {
+// openJournal starts the journal, if there is to be one.
+func (s *Sidecar) openJournal() error {
 	if !s.cfg.Record.Use || s.counts.redis == nil {
 		return nil
 	}
@@ -36,10 +36,10 @@ func (s *Sidecar) openRecord() error {
 		secret = nil
 	}
 	cfg := journal.Config{
-		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
-		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length),
+		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: journalEnd,
+		Append: appendTo(own, s.redisNames(), s.cfg.Record.Length),
 		Name:   keys.NewNames(s.cfg.Store.KeyPrefix, secret).Identity,
-		Caches: s.caches, OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
+		Caches: s.caches, OnError: s.journalNotWritten, OnDrop: s.journalDropped, Guard: own.Guard,
 	}
 	s.counts.journal = journal.New(cfg)
 	return nil
@@ -53,36 +53,38 @@ func appendTo(own *redis.Client, keys keys.Names, length int) func(stream string
 		for _, field := range e.Fields() {
 			words = append(words, field)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), recordPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), journalPatience)
 		defer cancel()
 		_, err := own.Run(ctx, key, words...)
 		return err
 	}
 }
 
-// caches are the answers so far of the caches that do not know their domains. The journal counts remembered refusals.
-func (s *Sidecar) caches() []journal.Cache {
-	known, tokens := s.counts.records.Stats(), s.counts.keys.Stats()
-	return []journal.Cache{
-		{Name: "records", Hits: known.Hits, Misses: known.Misses},
-		{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
+// caches are the answers so far of caches, by domain. The journal itself counts remembered refusals.
+func (s *Sidecar) caches() (all []journal.Cache) {
+	for _, u := range s.counts.records.Uses() {
+		all = append(all, journal.Cache{Domain: u.Domain, Name: "records", Hits: u.Hits, Misses: u.Misses})
 	}
+	for _, u := range s.counts.keys.Uses() {
+		all = append(all, journal.Cache{Domain: u.Domain, Name: "tokens", Hits: int64(u.Hits), Misses: int64(u.Misses)})
+	}
+	return all
 }
 
-// recordNotWritten logs that an entry could not be written. It is tried again.
-func (s *Sidecar) recordNotWritten(stream string, err error) {
+// journalNotWritten logs that an entry could not be written. It is tried again.
+func (s *Sidecar) journalNotWritten(stream string, err error) {
 	s.reports.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream",
 		stream, "error", err)
 }
 
-// recordDropped logs what was dropped for want of room.
-func (s *Sidecar) recordDropped(rows int64) {
+// journalDropped logs what was dropped for want of room.
+func (s *Sidecar) journalDropped(rows int64) {
 	s.reports.log.Warn("the record is full: usage of further identities counts as (others), and events are dropped",
 		"rows", rows)
 }
 
-// record is the observer that keeps decisions, if there is a Redis to write them to.
-func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+// observeJournal is the observer that keeps decisions, if there is a Redis to write them to.
+func (s *Sidecar) observeJournal(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	if s.counts.journal != nil {
 		s.counts.journal.Observe(req, v)
 	}

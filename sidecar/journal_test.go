@@ -60,7 +60,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
 	for _, stream := range []string{journal.UsageStream, journal.EventsStream} {
-		key := s.recordKeys().Shared(stream)
+		key := s.redisNames().Shared(stream)
 		reply, err := servers.Run(t.Context(), key, "XRANGE", key, "-", "+")
 		if err != nil {
 			return c, err
@@ -176,7 +176,7 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 		if one.Outcome == "refused" && one.Endpoint == "/items" {
 			e = one
 		}
-		if one.Endpoint == "/" && (one.APIKey != "spw_ABCDEF" || one.Identity != "user:ann") {
+		if one.Endpoint == "/" && (one.APIKey != "ci" || one.Identity != "user:ann") {
 			t.Errorf("the event of an API key: %+v", one)
 		}
 	}
@@ -317,7 +317,7 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 		}
 		want := "user:ann"
 		if plain == "false" {
-			want = s.recordKeys().Identity("user", "ann")
+			want = s.redisNames().Identity("user", "ann")
 		}
 		if got.events[0].Identity != want || strings.Contains(want, "ann") != (plain == "true") {
 			t.Errorf("plain %s: %q, want %q", plain, got.events[0].Identity, want)

@@ -21,7 +21,7 @@ var toNowhere = []string{"RECORD=true", "REDIS_URL=127.0.0.1:1"}
 // recordTo makes a sidecar record, and drops what it writes.
 func recordTo(t testing.TB, s *Sidecar) {
 	cfg := journal.Config{
-		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,
+		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.redisNames().Identity,
 	}
 	s.counts.journal = journal.New(cfg)
 	t.Cleanup(func() { s.counts.journal.Close() })
