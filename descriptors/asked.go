@@ -3,8 +3,6 @@ package descriptors
 import (
 	"net/netip"
 	"strings"
-
-	"github.com/spillway-mesh/spillway/identity"
 )
 
 // Asked is who asks for what, as far as a request names it. A text that is empty is not known.
@@ -15,9 +13,6 @@ type Asked struct {
 	Address              netip.Prefix // the whole address, or a network where the mesh masks it
 	AddressText          string       // of an address that cannot be read
 }
-
-// KeyPrefix is the beginning of the API key, or nothing where the key is short.
-func (a *Asked) KeyPrefix() string { return identity.KeyPrefix(a.APIKey) }
 
 // Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not
 // normal.

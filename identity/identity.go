@@ -45,7 +45,6 @@ type Evidence struct {
 type Client struct {
 	User, Tenant, Tier string       // empty: not known
 	Key                string       // id of the API key that was used, whose own limits apply
-	KeyPrefix          string       // what may be shown of that key, by KeyPrefix; valid as long as the evidence is
 	Address            netip.Addr   // of the client, unmapped; invalid when not even the peer's is known
 	By                 EvidenceKind // the evidence that named the client
 	Authenticated      bool         // that evidence was verified

@@ -88,8 +88,7 @@ func (t *keyTable) lookUp(key string, now func() time.Time, client *Client) bool
 	for i := range here {
 		k := &here[i]
 		if subtle.ConstantTimeCompare(k.SHA256[:], digest[:]) == 1 && k.good(now) {
-			client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID,
-				KeyPrefix(key)
+			client.User, client.Tenant, client.Tier, client.Key = k.User, k.Tenant, k.Tier, k.ID
 			return true
 		}
 	}
@@ -106,18 +105,6 @@ func (r *Resolver) KeyClient(id string) (Client, bool) {
 		}
 	}
 	return Client{}, false
-}
-
-// shownOfKey is how many characters of a key may be shown.
-const shownOfKey = 10
-
-// KeyPrefix returns the first 10 characters of an API key, by which its owner finds it. It returns nothing for a key of
-// less than 30 characters, of which that would be too much.
-func KeyPrefix(key string) string {
-	if len(key) < 3*shownOfKey {
-		return ""
-	}
-	return key[:shownOfKey]
 }
 
 // has reports whether a key of that digest is in the table, be it good or not.

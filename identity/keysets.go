@@ -38,13 +38,21 @@ type KeySets struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu   sync.Mutex // guards sets, and the users of each
+	mu   sync.Mutex // guards sets, and the users of each, and uses
 	sets map[string]*keySet
+	uses map[string]*uses // by domain; they stay when a rule set is replaced
 }
 
 // counters are totals since the start.
-type counters struct {
-	hits, misses, invalid, refused, fetches, failures atomic.Uint64
+type counters struct{ invalid, refused, fetches, failures atomic.Uint64 }
+
+// uses are how often a token of one domain was remembered.
+type uses struct{ hits, misses atomic.Uint64 }
+
+// Use is how often a token of a domain was remembered, since the start.
+type Use struct {
+	Domain       string
+	Hits, Misses uint64
 }
 
 // Stats are totals since the start, but for the last three, which are as of now.
@@ -81,7 +89,7 @@ func NewKeySets(cfg KeySetsConfig) *KeySets {
 	cfg.MaxStale = cmp.Or(cfg.MaxStale, 24*time.Hour)
 	s := &KeySets{
 		cfg: cfg, fetcher: newFetcher(cfg), verified: newCache(cfg.Verified), rejected: newCache(cfg.Rejected),
-		sets: map[string]*keySet{},
+		sets: map[string]*keySet{}, uses: map[string]*uses{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -100,13 +108,38 @@ func (s *KeySets) Stats() Stats {
 	s.mu.Lock()
 	sets := len(s.sets)
 	s.mu.Unlock()
+	hits, misses := uint64(0), uint64(0)
+	for _, u := range s.Uses() {
+		hits, misses = hits+u.Hits, misses+u.Misses
+	}
 	c := &s.counters
 	return Stats{
-		Hits: c.hits.Load(), Misses: c.misses.Load(), Invalid: c.invalid.Load(), Refused: c.refused.Load(),
+		Hits: hits, Misses: misses, Invalid: c.invalid.Load(), Refused: c.refused.Load(),
 		Fetches: c.fetches.Load(), Failures: c.failures.Load(),
 		Evicted: s.verified.evicted.Load() + s.rejected.evicted.Load(),
 		Sets:    sets, Verified: s.verified.len(), Rejected: s.rejected.len(),
 	}
+}
+
+// Uses returns how often tokens were remembered, for each domain that takes tokens.
+func (s *KeySets) Uses() []Use {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Use, 0, len(s.uses))
+	for domain, u := range s.uses {
+		all = append(all, Use{Domain: domain, Hits: u.hits.Load(), Misses: u.misses.Load()})
+	}
+	return all
+}
+
+// usesOf returns the counters of a domain.
+func (s *KeySets) usesOf(domain string) *uses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses[domain] == nil {
+		s.uses[domain] = new(uses)
+	}
+	return s.uses[domain]
 }
 
 // Status returns the state of each key set in use, by source.
@@ -191,22 +224,22 @@ func (l *lease) release() {
 }
 
 // recall is what a token yielded lately.
-func (s *KeySets) recall(key cacheKey, now time.Time) (grant, bool) {
+func (s *KeySets) recall(key cacheKey, now time.Time, u *uses) (grant, bool) {
 	at := now.UnixNano()
 	g, ok := s.verified.get(&key, at)
 	if !ok {
 		g, ok = s.rejected.get(&key, at)
 	}
 	if ok {
-		s.counters.hits.Add(1)
+		u.hits.Add(1)
 	}
 	return g, ok
 }
 
 // remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes no client be
 // forgotten whose token is good.
-func (s *KeySets) remember(key cacheKey, g grant, now time.Time) {
-	s.counters.misses.Add(1)
+func (s *KeySets) remember(key cacheKey, g grant, now time.Time, u *uses) {
+	u.misses.Add(1)
 	to := s.verified
 	if g.user == "" {
 		s.counters.invalid.Add(1)

@@ -65,6 +65,32 @@ func TestStatsCountTokens(t *testing.T) {
 	})
 }
 
+// TestTokensAreCountedByDomain: two domains of one configuration share what is remembered. A rule set that replaces
+// another one counts on.
+func TestTokensAreCountedByDomain(t *testing.T) {
+	play(t, edKeys, func(t *testing.T, s *scene) {
+		synctest.Wait()
+		for _, domain := range []string{"shop", "mail", "shop"} {
+			s.resolver = identity.New(jwtOnly(source), s.sets, identity.Options{Domain: domain})
+			defer s.resolver.Close()
+			s.user(edToken)
+			s.user("worthless")
+		}
+		got := map[string]identity.Use{}
+		for _, u := range s.sets.Uses() {
+			got[u.Domain] = u
+		}
+		for _, want := range []identity.Use{{Domain: "shop", Hits: 2, Misses: 2}, {Domain: "mail", Hits: 2}} {
+			if got[want.Domain] != want {
+				t.Errorf("%+v, want %+v", got[want.Domain], want)
+			}
+		}
+		if all := s.sets.Stats(); all.Hits != 4 || all.Misses != 2 {
+			t.Errorf("stats %+v, want the sum of all domains", all)
+		}
+	})
+}
+
 // One issuer is there twice, for two audiences. A token that came before the keys is good as soon as they are there, as
 // with one entry.
 func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) {

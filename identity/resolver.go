@@ -13,7 +13,8 @@ import (
 
 // Options are what a Resolver takes besides its configuration.
 type Options struct {
-	Now func() time.Time // nil: time.Now
+	Domain string           // that its tokens are counted for
+	Now    func() time.Time // nil: time.Now
 	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at
 	// most as long as the caller can. Nil: without others.
 	Keys func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
@@ -27,6 +28,7 @@ type Resolver struct {
 	keys      *keyTable
 	issuers   map[string][]*issuer // by iss
 	sets      *KeySets             // nil: tokens yield nothing
+	uses      *uses                // of its domain; nil: tokens yield nothing
 	// of the issuers: verified tokens are remembered across reloads that change nothing here
 	config uint64
 	now    func() time.Time
@@ -51,7 +53,7 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	if sets == nil || !slices.Contains(r.order, JWT) {
 		return r
 	}
-	r.lease = &lease{sets: sets}
+	r.lease, r.uses = &lease{sets: sets}, sets.usesOf(opt.Domain)
 	for _, i := range cfg.Issuers {
 		if i.Issuer == "" {
 			continue
@@ -155,8 +157,7 @@ func (r *Resolver) askOthers(ctx context.Context, key string, client *Client) bo
 	if !known || !k.good(r.now) {
 		return false
 	}
-	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID,
-		KeyPrefix(key)
+	client.User, client.Tenant, client.Tier, client.Key = k.User, k.Tenant, k.Tier, k.ID
 	return true
 }
 
@@ -167,10 +168,10 @@ func (r *Resolver) askToken(token string, client *Client) bool {
 	}
 	now := r.now()
 	key := cacheKey{config: r.config, token: sha256.Sum256([]byte(token))}
-	g, known := r.sets.recall(key, now)
+	g, known := r.sets.recall(key, now, r.uses)
 	if !known {
 		g = r.verify(token, now)
-		r.sets.remember(key, g, now)
+		r.sets.remember(key, g, now, r.uses)
 	}
 	client.User, client.Tenant, client.Tier = g.user, g.tenant, g.tier
 	return g.user != ""

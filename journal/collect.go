@@ -6,21 +6,25 @@ import "github.com/spillway-mesh/spillway/engine"
 type usageSource struct {
 	collector *collector
 	cfg       *Config
-	caches    []Cache // as they were last written
-	page      *page   // that was taken from a stripe; empty between two stripes
+	caches    map[[2]string]Cache // by domain and name, as they were last written
+	page      *page               // that was taken from a stripe; empty between two stripes
 }
 
 func newUsageSource(c *collector, cfg *Config) *usageSource {
-	s := &usageSource{collector: c, cfg: cfg, page: newPage()}
+	s := &usageSource{collector: c, cfg: cfg, page: newPage(), caches: map[[2]string]Cache{}}
 	if cfg.Caches != nil {
-		s.caches = cfg.Caches()
+		for _, c := range cfg.Caches() {
+			s.caches[[2]string{c.Domain, c.Name}] = c
+		}
 	}
 	return s
 }
 
 // collect adds what was counted to the next entries. It returns false where one was given up.
 func (s *usageSource) collect(w *writer) bool {
-	s.addCaches(w)
+	if !s.addCaches(w) {
+		return false
+	}
 	for i := range s.collector.stripes {
 		stripe := &s.collector.stripes[i]
 		stripe.mu.Lock()
@@ -114,22 +118,26 @@ func (s *usageSource) addRests(w *writer) {
 	}
 }
 
-// addCaches adds what the caches have answered since they were last asked.
-func (s *usageSource) addCaches(w *writer) {
+// addCaches adds what the caches have answered since they were last asked. It returns false where an entry was given
+// up.
+func (s *usageSource) addCaches(w *writer) bool {
 	if s.cfg.Caches == nil {
-		return
+		return true
 	}
-	now := s.cfg.Caches()
-	for i, c := range now {
-		if i < len(s.caches) {
-			c.Hits, c.Misses = c.Hits-s.caches[i].Hits, c.Misses-s.caches[i].Misses
+	for _, c := range s.cfg.Caches() {
+		of := [2]string{c.Domain, c.Name}
+		last := s.caches[of]
+		if c == last {
+			continue
 		}
-		if c.Hits > 0 || c.Misses > 0 {
-			w.add(caches, &Row{Minute: s.cfg.Now().Unix() / 60, Name: c.Name, Hits: max(c.Hits, 0),
-				Misses: max(c.Misses, 0)})
+		s.caches[of] = c
+		w.add(caches, &Row{Minute: s.cfg.Now().Unix() / 60, Domain: cut(c.Domain, maxName), Name: c.Name,
+			Hits: c.Hits - last.Hits, Misses: c.Misses - last.Misses})
+		if !w.ship(entryBytes) {
+			return false
 		}
 	}
-	s.caches = now
+	return true
 }
 
 // eventSource takes the events that the stripes hold.
@@ -179,8 +187,9 @@ func (s *eventSource) addEvent(w *writer, m *mark) {
 	of := func(which int) string { return string(s.events.of(m, which)) }
 	s.row = Event{
 		At: m.at, Domain: of(textDomain), Outcome: outcomeWord(m.outcome), Rule: of(textRule),
-		Identity: w.names.of(m.kind, s.events.of(m, textIdentity)), APIKey: of(textAPIKey),
-		IP: w.names.bare(Address, s.events.of(m, textIP)), Method: of(textMethod), Endpoint: of(textEndpoint),
+		Identity: w.names.of(m.kind, s.events.of(m, textIdentity)),
+		APIKey:   w.names.key(s.events.of(m, textAPIKey), m.keyID),
+		IP:       w.names.bare(Address, s.events.of(m, textIP)), Method: of(textMethod), Endpoint: of(textEndpoint),
 		Count: m.count, Limit: m.limit, Cost: m.cost, Status: int(m.status), RetryAfter: max(m.retryAfter, 0).Seconds(),
 		Latency: m.latency.Microseconds(), Weight: m.weight,
 	}

@@ -34,7 +34,7 @@ const (
 	maxValue    = 1024 // bytes of an identity or a key; of a longer one Short is recorded
 	maxName     = 128  // bytes of a domain or a rule that are kept
 	maxEndpoint = 256  // bytes of an endpoint that are kept
-	maxShort    = 64   // bytes of a method, an address or an API key that are kept in an event
+	maxShort    = 64   // bytes of a method or an address that are kept in an event
 	histogram   = 192  // buckets of latency; the last one holds all above 73 seconds
 )
 

@@ -24,6 +24,7 @@ type mark struct {
 	status                     uint16
 	outcome                    uint8
 	kind                       Kind
+	keyID                      bool // the text of the API key is known to be its id
 }
 
 const markBytes = 80
@@ -50,12 +51,12 @@ func (e *events) add(d *Decided) (added, half bool) {
 	o := d.Event
 	all := [texts]string{
 		textDomain: cut(d.Domain, maxName), textRule: cut(d.Rule, maxName), textIdentity: Short(d.Identity),
-		textAPIKey: cut(o.APIKey, maxShort), textIP: cut(o.IP, maxShort), textMethod: cut(o.Method, maxShort),
+		textAPIKey: Short(d.Key), textIP: cut(o.IP, maxShort), textMethod: cut(o.Method, maxShort),
 		textEndpoint: cut(d.Endpoint, maxEndpoint),
 	}
 	m := mark{
 		at: d.At.UnixMicro(), count: o.Count, limit: o.Limit, cost: d.Cost, weight: o.Weight, retryAfter: o.RetryAfter,
-		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind,
+		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind, keyID: o.KeyID,
 		text: uint32(len(e.text)),
 	}
 	need := 0

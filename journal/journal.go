@@ -33,8 +33,7 @@ type Config struct {
 	Append func(stream string, e *Entry) error
 	// Name returns the name of an identity in the journal.
 	Name func(kind, value string) string
-	// Caches returns what the caches of the sidecar have answered since it started, always in the same order. Nil:
-	// none.
+	// Caches returns what the caches of the sidecar have answered since it started. Nil: none.
 	Caches func() []Cache
 
 	Patience time.Duration    // how long Close tries to write what is left; 0 means a second
@@ -44,9 +43,9 @@ type Config struct {
 	Guard    func(run func()) // runs what writes in the background; it may recover from a panic. Nil: it does not
 }
 
-// Cache is how often a cache had the answer.
+// Cache is how often a cache had the answer for a domain.
 type Cache struct {
-	Name         string
+	Domain, Name string
 	Hits, Misses int64
 }
 

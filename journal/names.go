@@ -66,6 +66,15 @@ func (n *names) of(kind Kind, value []byte) string {
 	return name
 }
 
+// key returns what an event has of an API key: its id where that is known and names are plain, else its name in rows of
+// usage. Events go through Redis, where a key must not be readable.
+func (n *names) key(value []byte, isID bool) string {
+	if isID && n.bare(APIKey, value) == string(value) {
+		return string(value)
+	}
+	return n.of(countedKey, value)
+}
+
 // bare returns the name without its kind.
 func (n *names) bare(kind Kind, value []byte) string {
 	name := n.of(kind, value)

@@ -58,7 +58,7 @@ type Decided struct {
 type Detail struct {
 	Weight     int64 // how many decisions it counts for
 	Method     string
-	APIKey     string // what events show of the key
+	KeyID      bool   // the key of the decision is known to be an id
 	IP         string // in plain
 	Count      int64
 	Limit      int64
@@ -106,7 +106,7 @@ func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 	}
 	if event.Weight > 0 {
 		event.Status, event.RetryAfter, event.Method = v.HTTPStatus, v.RetryAfter, asked.Method
-		event.APIKey = shownKey(req, v, asked)
+		event.KeyID = req.Subject != nil // over the rate limit service the mesh may send the key itself
 		event.Count, event.Limit = decider(v, v.Effect)
 		d.Event = &event
 	}
@@ -150,22 +150,6 @@ func appendAddress(b []byte, a *descriptors.Asked) []byte {
 		return a.Address.Addr().AppendTo(b)
 	}
 	return a.Address.AppendTo(b)
-}
-
-// shownKey returns what events show of an API key. Over ext_authz it is the beginning of the key, or its id where the
-// key is short. Over the rate limit service the mesh may send the key itself or its id: at most a third of it is shown.
-func shownKey(req *descriptors.Request, v *engine.Verdict, a *descriptors.Asked) string {
-	switch {
-	case a.APIKey == "":
-		return ""
-	case req.Subject == nil && a.KeyPrefix() == "":
-		return a.APIKey[:len(a.APIKey)/3]
-	case req.Subject == nil:
-		return a.KeyPrefix()
-	case v.Client.KeyPrefix != "":
-		return v.Client.KeyPrefix
-	}
-	return a.APIKey
 }
 
 // decider returns what the counter of the limit that decided holds, and what it may hold.

@@ -1,20 +1,23 @@
 package journal
 
-import (
-	"testing"
+import "testing"
 
-	"github.com/spillway-mesh/spillway/descriptors"
-)
-
-// secretKey is an API key.
-const secretKey = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
-func TestWhatIsShownOfAnAPIKey(t *testing.T) {
-	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
-		asked := descriptors.Asked{APIKey: value}
-		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
-			t.Errorf("of %q: %q, want %q", value, got, want)
+// TestWhatAnEventHasOfAnAPIKey: a key itself is never readable, and an id is where names are plain.
+func TestWhatAnEventHasOfAnAPIKey(t *testing.T) {
+	plain := func(kind, value string) string { return kind + ":" + value }
+	hidden := func(kind, value string) string { return kind + ":hidden" }
+	for _, c := range []struct {
+		name  func(kind, value string) string
+		value string
+		isID  bool
+		want  string
+	}{
+		{plain, "ann-1", true, "ann-1"}, {hidden, "ann-1", true, "key:hidden"}, {plain, "", true, ""},
+		{plain, "spw_A", false, "key:" + KeyOf("spw_A")}, {hidden, "spw_A", false, "key:hidden"},
+	} {
+		n := names{name: c.name}
+		if got := n.key([]byte(c.value), c.isID); got != c.want {
+			t.Errorf("of %q, an id %v: %q, want %q", c.value, c.isID, got, c.want)
 		}
 	}
 }

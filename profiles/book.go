@@ -55,9 +55,10 @@ type Book struct {
 	unasked atomic.Int64  // that it was not asked about, for want of room or of a connection
 	first   chan struct{} // closed when the index was read, or could not be
 
-	mu    sync.RWMutex        // guards local, news, and changes of the catalog
+	mu    sync.RWMutex        // guards local, news, uses, and changes of the catalog
 	local map[Identity]*entry // without Redis
 	news  news
+	uses  map[string]*uses // by domain; they stay as long as the process
 
 	unreadable atomic.Int64 // replies about a record that could not be read
 }
@@ -83,7 +84,7 @@ func New(cfg Config) *Book {
 	b := &Book{
 		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}),
 		missing: make(chan Identity, maxMissing),
-		local:   map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
+		local:   map[Identity]*entry{}, news: news{added: map[string]time.Time{}}, uses: map[string]*uses{},
 	}
 	if cfg.Redis == nil {
 		close(b.first)
@@ -123,11 +124,21 @@ func (b *Book) Kinds(domain string) *Kinds {
 
 // Cached returns what decisions use of the record of an identity, nil where it has none, and whether that is up to
 // date. If not, Ask does better. It allocates nothing.
-func (b *Book) Cached(id *Identity) (value any, fresh bool) {
+func (b *Book) Cached(id *Identity) (value any, fresh bool) { return b.cached(b.Kinds(id.Domain), id) }
+
+// cached is Cached for who has the kinds of the domain.
+func (b *Book) cached(kinds *Kinds, id *Identity) (value any, fresh bool) {
 	if b.cfg.Redis == nil {
 		return b.localValue(id), true
 	}
 	e, fresh := b.cache.find(id, b.cfg.Now())
+	switch {
+	case kinds == nil: // the domain is without records
+	case fresh:
+		kinds.uses.hits.Add(1)
+	default:
+		kinds.uses.misses.Add(1)
+	}
 	if e == nil {
 		return nil, false
 	}
@@ -289,11 +300,26 @@ type Stats struct {
 	Unreadable int64 `metric:"record_cache_unreadable_total" help:"Unreadable records in Redis; known ones hold."`
 }
 
+// Uses returns how often the cache had the answer, for each domain that has had records.
+func (b *Book) Uses() []Use {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	all := make([]Use, 0, len(b.uses))
+	for domain, u := range b.uses {
+		all = append(all, Use{Domain: domain, Hits: u.hits.Load(), Misses: u.misses.Load()})
+	}
+	return all
+}
+
 // Stats is what the book has counted so far.
 func (b *Book) Stats() Stats {
 	c := b.cache
+	hits, misses := int64(0), int64(0)
+	for _, u := range b.Uses() {
+		hits, misses = hits+u.Hits, misses+u.Misses
+	}
 	return Stats{
-		Entries: c.entries(), Bytes: c.bytes(), Hits: c.hits.Load(), Misses: c.misses.Load(),
+		Entries: c.entries(), Bytes: c.bytes(), Hits: hits, Misses: misses,
 		Drops: c.drops.Load(), Unasked: b.unasked.Load(),
 		Unreadable: b.unreadable.Load(),
 	}

@@ -38,7 +38,7 @@ type cache struct {
 	changes atomic.Uint64 // identities that were forgotten: an answer from before one is not kept
 	age     atomic.Uint64 // entries of an earlier age are out of date
 
-	hits, misses, drops atomic.Int64
+	drops atomic.Int64
 }
 
 // part is entries by identity, and the identities by their keys in Redis, by which news name them.
@@ -79,13 +79,7 @@ func (c *cache) newPart(bytes int64) *part {
 // find returns what is known about an identity, or nil, and whether it is up to date.
 func (c *cache) find(id *Identity, now time.Time) (e *entry, fresh bool) {
 	e = c.peek(id)
-	fresh = e != nil && e.age == c.age.Load() && now.Before(e.until)
-	if fresh {
-		c.hits.Add(1)
-	} else {
-		c.misses.Add(1)
-	}
-	return e, fresh
+	return e, e != nil && e.age == c.age.Load() && now.Before(e.until)
 }
 
 func (c *cache) peek(id *Identity) *entry {

@@ -13,18 +13,19 @@ func (b *Book) Any(domain string) bool { return b.Kinds(domain) != nil }
 
 // lookup is the identities of one request that are looked up.
 type lookup struct {
-	book *Book
-	cold []Identity // that are not cached
-	to   []**descriptors.Record
+	book  *Book
+	kinds *Kinds     // of the domain
+	cold  []Identity // that are not cached
+	to    []**descriptors.Record
 }
 
 // Look fills in the records of those who ask. Those that are not cached are asked for together.
 func (b *Book) Look(ctx context.Context, domain string, who *descriptors.Who, found *descriptors.Records) bool {
 	kinds := b.Kinds(domain)
-	l := lookup{book: b}
-	l.name(kinds, Identity{Domain: domain, Kind: Tenant, Name: who.Tenant}, &found.Tenant)
-	l.name(kinds, Identity{Domain: domain, Kind: User, Name: who.User}, &found.User)
-	l.name(kinds, Identity{Domain: domain, Kind: APIKey, Name: who.APIKey}, &found.APIKey)
+	l := lookup{book: b, kinds: kinds}
+	l.name(Identity{Domain: domain, Kind: Tenant, Name: who.Tenant}, &found.Tenant)
+	l.name(Identity{Domain: domain, Kind: User, Name: who.User}, &found.User)
+	l.name(Identity{Domain: domain, Kind: APIKey, Name: who.APIKey}, &found.APIKey)
 	if kinds.Has(Network) && who.Address.IsValid() {
 		for _, bits := range kinds.Lengths(who.Address.Addr()) {
 			if bits <= who.Address.Bits() {
@@ -42,15 +43,15 @@ func (b *Book) Look(ctx context.Context, domain string, who *descriptors.Who, fo
 }
 
 // name looks up an identity that has a name.
-func (l *lookup) name(kinds *Kinds, id Identity, to **descriptors.Record) {
-	if id.Name != "" && kinds.Has(id.Kind) {
+func (l *lookup) name(id Identity, to **descriptors.Record) {
+	if id.Name != "" && l.kinds.Has(id.Kind) {
 		l.find(id, to)
 	}
 }
 
 // find takes what is cached about an identity, or notes that it has to be asked for.
 func (l *lookup) find(id Identity, to **descriptors.Record) {
-	value, fresh := l.book.Cached(&id)
+	value, fresh := l.book.cached(l.kinds, &id)
 	if fresh {
 		put(value, to)
 		return

@@ -131,6 +131,20 @@ func (b *Book) addLocked(classes ...string) {
 	for domain, kinds := range catalogOf(classes) {
 		all[domain] = all[domain].and(kinds)
 	}
+	b.storeLocked(all)
+}
+
+// storeLocked takes a catalog into use. Each domain counts on where it was.
+func (b *Book) storeLocked(all catalog) {
+	for domain, kinds := range all {
+		if kinds.uses != nil {
+			continue // they are in use already
+		}
+		if b.uses[domain] == nil {
+			b.uses[domain] = new(uses)
+		}
+		kinds.uses = b.uses[domain]
+	}
 	b.catalog.Store(&all)
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -165,6 +166,16 @@ type Kinds struct {
 	filling  bool // records are put back into Redis: of the domain without a name
 	has      [kinds]bool
 	networks [2][]int // prefix lengths of networks, of IPv4 and IPv6
+	uses     *uses    // of the cache, for the domain; nil: the kinds are in no catalog
+}
+
+// uses are how often the cache had the answer, for one domain.
+type uses struct{ hits, misses atomic.Int64 }
+
+// Use is how often the cache had the answer for a domain, since the start.
+type Use struct {
+	Domain       string
+	Hits, Misses int64
 }
 
 // Has reports whether there may be records of a kind.

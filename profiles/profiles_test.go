@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/must"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -216,6 +217,35 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 	}
 	if b.Kinds("other") != nil {
 		t.Error("a domain without records has kinds")
+	}
+}
+
+// TestLookupsAreCountedByDomain: those of a domain count on when its kinds of records are read again. A domain without
+// records looks up nothing.
+func TestLookupsAreCountedByDomain(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	for _, domain := range []string{"shop", "mail"} {
+		_, _, err := b.Change(t.Context(), Identity{Domain: domain, Kind: User, Name: "eve"}, "tester",
+			func(r *Record) { r.Tier = "gold" })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, domain := range []string{"shop", "mail", "shop", "none", "shop"} {
+		must.Do(t, b.readIndex(t.Context()))
+		b.Look(t.Context(), domain, &descriptors.Who{User: "ann", Tenant: "acme"}, &descriptors.Records{})
+	}
+	got := map[string]Use{}
+	for _, u := range b.Uses() {
+		got[u.Domain] = u
+	}
+	want := map[string]Use{"shop": {Domain: "shop", Hits: 2, Misses: 1}, "mail": {Domain: "mail", Misses: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if s := b.Stats(); s.Hits != 2 || s.Misses != 2 {
+		t.Errorf("%d hits and %d misses, want the sums of all domains", s.Hits, s.Misses)
 	}
 }
 

@@ -78,7 +78,7 @@ func (b *Book) readIndex(ctx context.Context) error {
 	all := catalogOf(b.servedOf(items[:min(len(items), maxClasses)]))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.catalog.Store(&all)
+	b.storeLocked(all)
 	var kept []string
 	for class, at := range b.news.added {
 		if at.Before(asked) {

@@ -60,13 +60,15 @@ func appendTo(own *redis.Client, keys keys.Names, length int) func(stream string
 	}
 }
 
-// caches are the answers so far of the caches that do not know their domains. The journal counts remembered refusals.
-func (s *Sidecar) caches() []journal.Cache {
-	known, tokens := s.counts.records.Stats(), s.counts.keys.Stats()
-	return []journal.Cache{
-		{Name: "records", Hits: known.Hits, Misses: known.Misses},
-		{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
+// caches are the answers so far of caches, by domain. The journal itself counts remembered refusals.
+func (s *Sidecar) caches() (all []journal.Cache) {
+	for _, u := range s.counts.records.Uses() {
+		all = append(all, journal.Cache{Domain: u.Domain, Name: "records", Hits: u.Hits, Misses: u.Misses})
 	}
+	for _, u := range s.counts.keys.Uses() {
+		all = append(all, journal.Cache{Domain: u.Domain, Name: "tokens", Hits: int64(u.Hits), Misses: int64(u.Misses)})
+	}
+	return all
 }
 
 // journalNotWritten logs that an entry could not be written. It is tried again.

@@ -176,7 +176,7 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 		if one.Outcome == "refused" && one.Endpoint == "/items" {
 			e = one
 		}
-		if one.Endpoint == "/" && (one.APIKey != "spw_ABCDEF" || one.Identity != "user:ann") {
+		if one.Endpoint == "/" && (one.APIKey != "ci" || one.Identity != "user:ann") {
 			t.Errorf("the event of an API key: %+v", one)
 		}
 	}

@@ -29,7 +29,7 @@ type updates struct {
 func (u *updates) Start(s *Sidecar) error {
 	cfg := filesConfig(&s.cfg)
 	cfg.Compile.Identity = func(domain string, of *identity.Config) *identity.Resolver {
-		return identity.New(*of, s.counts.keys, identity.Options{Keys: s.keysOf(domain)})
+		return identity.New(*of, s.counts.keys, identity.Options{Domain: domain, Keys: s.keysOf(domain)})
 	}
 	if _, published := s.cfg.Rules.Sources(); published && s.counts.redis != nil {
 		cfg.Published, cfg.Guard = s.readPublished, s.counts.redis.Client().Guard

@@ -93,7 +93,7 @@ func newEvents() *noun {
 		filters: slices.Concat(clientOptions, timeOptions, []option{
 			{"outcome", "such as refused, blocked or allowed", nil}, {"rule", "name of the rule that decided", nil},
 			{"ip", "an address", nil}, {"method", "a method", nil}, {"endpoint", "an endpoint", nil},
-			{"key", "what an API key begins with", nil},
+			{"key", "the id of an API key", nil},
 		}),
 		verbs: []verb{{use: "list", short: "List requests, the newest first", run: listEvents,
 			flags: func(cmd *cobra.Command) {

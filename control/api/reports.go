@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/journal"
 )
 
 var stepLengths = map[string]time.Duration{
@@ -130,7 +131,7 @@ type eventsRequest struct {
 	Outcome  string `query:"outcome"`                     // such as refused
 	Endpoint string `query:"endpoint"`                    // as the rule file names it
 	Method   string `query:"method"`                      // such as GET
-	Key      string `query:"key"`                         // what the API key begins with
+	Key      string `query:"key"`                         // the id of an API key
 	Cursor   string `query:"cursor"`                      // the next of an answer
 	Limit    int    `query:"limit" in:"1..1000" or:"100"` // how many
 }
@@ -203,8 +204,11 @@ func (a *API) usage(ctx context.Context, in *usageRequest) (u *database.Usage, e
 // events serves GET …/events.
 func (a *API) events(ctx context.Context, in *eventsRequest) (list *EventList, err error) {
 	f := database.EventFilter{
-		Domain: in.Domain, APIKey: in.Key, Rule: in.Rule, Outcome: in.Outcome, Endpoint: in.Endpoint, Method: in.Method,
+		Domain: in.Domain, Rule: in.Rule, Outcome: in.Outcome, Endpoint: in.Endpoint, Method: in.Method,
 		IP: strings.TrimPrefix(a.Keys.Identity("ip", in.IP), "ip:"),
+	}
+	if in.Key != "" {
+		f.APIKeys = []string{in.Key, a.Keys.Identity(journal.KeyKind, journal.KeyOf(in.Key))}
 	}
 	f.Identity, err = in.identity(a)
 	if err == nil {

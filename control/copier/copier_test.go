@@ -80,6 +80,30 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	}
 }
 
+// TestEventsShowTheIDsOfTheirKeys: a mesh sends the id or the key itself. A key of which the database has none stays as
+// the sidecar has named it, and so does one of another domain.
+func TestEventsShowTheIDsOfTheirKeys(t *testing.T) {
+	w := newWorld(t)
+	w.keys()
+	nameOf := func(key string) string { return w.cfg.Keys.Identity(journal.KeyKind, journal.KeyOf(key)) }
+	now := time.Now().UTC()
+	var events []journal.Event
+	for n, key := range []string{nameOf("key of ann"), nameOf("key of ben"), nameOf("unknown"), "of-a-file", ""} {
+		for _, domain := range []string{"api", "other"} {
+			events = append(events, journal.Event{At: now.UnixMicro(), Domain: domain, Outcome: "refused", APIKey: key,
+				Endpoint: fmt.Sprint(n)})
+		}
+	}
+	w.send("events", journal.Entry{Sidecar: "one", Sequence: 1, Rows: (&journal.Rows{Events: events}).Marshal()})
+	w.drain()
+	for n, want := range []string{"key of ann", "b", nameOf("unknown"), "of-a-file", ""} {
+		w.want("events of "+want, 1, `SELECT count(*) FROM events WHERE domain = 'api' AND endpoint = $1
+		  AND api_key = $2`, fmt.Sprint(n), want)
+	}
+	w.want("ids in another domain", 0, `SELECT count(*) FROM events WHERE domain = 'other' AND api_key IN ('key of ann',
+	  'b')`)
+}
+
 // TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with journal.Sketch.
 // TestAnEntryMayHoldOneListAlone: an entry is cut at a number of bytes, so each list may stand alone in one.
 func TestAnEntryMayHoldOneListAlone(t *testing.T) {

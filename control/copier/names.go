@@ -95,6 +95,44 @@ func (c *Copier) nameAll(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// keyIDs returns what the table of events has of the API keys that events name, by domain and name: the id, and of a
+// key that the database does not have the name.
+func (c *Copier) keyIDs(ctx context.Context, tx pgx.Tx, items []*item) (map[[2]string]string, error) {
+	var rows columns
+	ids := map[[2]string]string{}
+	for _, i := range items {
+		for n := range i.rows.Events {
+			e := &i.rows.Events[n]
+			key := [2]string{e.Domain, e.APIKey}
+			if _, known := ids[key]; !known && e.APIKey != "" {
+				ids[key] = e.APIKey
+				rows.append(e.Domain, e.APIKey)
+			}
+		}
+	}
+	if rows == nil {
+		return ids, nil
+	}
+	err := namedKeys.give(ctx, tx, c.cfg.Keys, false)
+	if err != nil {
+		return nil, fmt.Errorf("name API keys as the journal does: %w", err)
+	}
+	found, err := tx.Query(ctx, `SELECT domain, u.name, id FROM unnest($1::text[], $2::text[]) AS u (domain, name)
+	  JOIN api_keys AS t USING (domain) WHERE t.counted_id = u.name OR t.counted_key = u.name`, rows[0], rows[1])
+	if err != nil {
+		return nil, fmt.Errorf("find the API keys of events: %w", err)
+	}
+	var domain, name, id string
+	_, err = pgx.ForEachRow(found, []any{&domain, &name, &id}, func() error {
+		ids[[2]string{domain, name}] = id
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the API keys of events: %w", err)
+	}
+	return ids, nil
+}
+
 // countUsers counts in users what their usage shows. The rule "" counts whole requests.
 func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	var rows columns

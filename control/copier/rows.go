@@ -19,9 +19,9 @@ var eventColumns = []string{
 }
 
 // eventRow is a row of the table. fit has bounded its numbers.
-func eventRow(i *item, place int, e *journal.Event, at time.Time) []any {
+func eventRow(i *item, place int, e *journal.Event, key string, at time.Time) []any {
 	return []any{
-		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.APIKey, e.IP, e.Method,
+		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, key, e.IP, e.Method,
 		e.Endpoint,
 		e.Count, e.Limit, e.Cost, int16(e.Status), float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region,
 		int32(e.Weight),
@@ -33,6 +33,10 @@ func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*
 	now time.Time) error {
 	if !slices.ContainsFunc(items, func(i *item) bool { return len(i.rows.Events) > 0 }) {
 		return nil
+	}
+	keys, err := c.keyIDs(ctx, tx, items)
+	if err != nil {
+		return err
 	}
 	n, place, sampled := 0, -1, ledger{}
 	next := func() ([]any, error) {
@@ -51,9 +55,9 @@ func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*
 		s := sampled.at(usageKey{at: at.Unix(), domain: e.Domain, name: e.Identity}, 3600)
 		s.first++
 		s.latency.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
-		return eventRow(i, place, e, at), nil
+		return eventRow(i, place, e, keys[[2]string{e.Domain, e.APIKey}], at), nil
 	}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"events"}, eventColumns, pgx.CopyFromFunc(next))
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"events"}, eventColumns, pgx.CopyFromFunc(next))
 	if err != nil {
 		return fmt.Errorf("copy events: %w", err)
 	}

@@ -189,7 +189,7 @@ type Event struct {
 	Outcome    string    `json:"outcome"`
 	Rule       string    `json:"rule"`
 	Identity   string    `json:"identity"`
-	APIKey     string    `json:"api_key"` // what the key begins with
+	APIKey     string    `json:"api_key"` // its id
 	IP         string    `json:"ip"`
 	Method     string    `json:"method"`
 	Endpoint   string    `json:"endpoint"`
@@ -208,10 +208,11 @@ type Event struct {
 
 // EventFilter chooses events. An empty field chooses all.
 type EventFilter struct {
-	Domain                                                string
-	Identity, APIKey, IP, Rule, Outcome, Endpoint, Method string
-	From, To                                              time.Time
-	Before                                                *EventPlace // only events behind it, in the order of the list
+	Domain                                        string
+	Identity, IP, Rule, Outcome, Endpoint, Method string
+	APIKeys                                       []string // all names of one
+	From, To                                      time.Time
+	Before                                        *EventPlace // only events behind it, in the order of the list
 }
 
 // EventPlace is the place of an event in the list.
@@ -226,13 +227,17 @@ type EventPlace struct {
 func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, error) {
 	where, args := ` WHERE domain = $1 AND at >= $2 AND at < $3`, []any{f.Domain, f.From, f.To}
 	for _, one := range []struct{ column, value string }{
-		{"identity", f.Identity}, {"api_key", f.APIKey}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome},
+		{"identity", f.Identity}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome},
 		{"endpoint", f.Endpoint}, {"method", f.Method},
 	} {
 		if one.value != "" {
 			args = append(args, one.value)
 			where += fmt.Sprintf(` AND %s = $%d`, one.column, len(args))
 		}
+	}
+	if len(f.APIKeys) > 0 {
+		args = append(args, f.APIKeys)
+		where += fmt.Sprintf(` AND api_key = ANY ($%d)`, len(args))
 	}
 	if b := f.Before; b != nil {
 		n := len(args)
@@ -299,11 +304,9 @@ func (d *DB) Statistics(ctx context.Context, domain, by, step string, from, to t
 	return all, err
 }
 
-// CacheUse is hits and misses of a cache in one step of time, of all sidecars. A cache that does not know its domains
-// counts requests of all of them.
+// CacheUse is hits and misses of a cache in one step of time, of all sidecars.
 type CacheUse struct {
 	At     time.Time `json:"at"`
-	Domain string    `json:"domain"` // empty: all domains together
 	Cache  string    `json:"cache"`
 	Hits   int64     `json:"hits"`
 	Misses int64     `json:"misses"`
@@ -311,8 +314,8 @@ type CacheUse struct {
 
 // Caches are hits and misses, by time and cache.
 func (d *DB) Caches(ctx context.Context, domain, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, domain, cache, hits, misses FROM cache_`+step+`s
-	  WHERE domain IN ($4, '') AND at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1, domain))
+	all, err := few(Many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s
+	  WHERE domain = $4 AND at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1, domain))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}

@@ -151,6 +151,10 @@ func (p *person) counted(names keys.Names, key string) {
 	p.keys = append(p.keys, names.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
 }
 
+// shown are what events may have of the API keys: their ids, and of keys that the database does not have their names in
+// rows of usage.
+func (p *person) shown() []string { return slices.Concat(p.Also.IDs, p.keys) }
+
 // distinct is a list with each text once, never nil.
 func distinct(all []string) []string {
 	sorted := append([]string{}, all...)
@@ -172,7 +176,7 @@ func (p *person) subjects() []database.Subject {
 
 // inArchive is the person in the terms of the archive.
 func (p *person) inArchive() archive.Person {
-	return archive.Person{Domain: p.Domain, Identities: p.identities, IPs: p.ips, APIKeys: p.Also.Prefixes}
+	return archive.Person{Domain: p.Domain, Identities: p.identities, IPs: p.ips, APIKeys: p.shown()}
 }
 
 // place is where traces may be.

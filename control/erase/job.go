@@ -18,9 +18,8 @@ type openErasure struct {
 
 // erasedKeys are the API keys of a person. They are kept until the erasure ends, because their rows go first.
 type erasedKeys struct {
-	IDs      []string `json:"ids"`
-	Digests  []string `json:"digests"` // in hex
-	Prefixes []string `json:"prefixes"`
+	IDs     []string `json:"ids"`
+	Digests []string `json:"digests"` // in hex
 }
 
 // open is the open erasure that was asked for first, or nil.
@@ -39,22 +38,21 @@ func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
 		if e.Kind == "api_key" {
 			have.IDs = append(have.IDs, e.Name)
 		}
-		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex'), prefix FROM api_keys
+		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex') FROM api_keys
 		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`,
 			e.Domain, e.Kind, e.Name)
 		if err != nil {
 			return err
 		}
-		var id, digest, prefix string
-		_, err = pgx.ForEachRow(rows, []any{&id, &digest, &prefix}, func() error {
-			have.IDs, have.Digests, have.Prefixes = append(have.IDs, id), append(have.Digests, digest),
-				append(have.Prefixes, prefix)
+		var id, digest string
+		_, err = pgx.ForEachRow(rows, []any{&id, &digest}, func() error {
+			have.IDs, have.Digests = append(have.IDs, id), append(have.Digests, digest)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		have.IDs, have.Digests, have.Prefixes = distinct(have.IDs), distinct(have.Digests), distinct(have.Prefixes)
+		have.IDs, have.Digests = distinct(have.IDs), distinct(have.Digests)
 		e.Also = &have
 		_, err = tx.Exec(ctx, `UPDATE erasures SET also = $2 WHERE id = $1`, e.ID, have)
 		return err

@@ -72,7 +72,7 @@ func (x *Eraser) trim(ctx context.Context, p *person) (removed, waits int64, err
 
 // entries calls f with each entry that names the person.
 func (x *Eraser) entries(ctx context.Context, p *person, f func(stream string, e *streamEntry) error) error {
-	names := slices.Concat(p.identities, p.ips, p.keys, p.Also.Prefixes)
+	names := slices.Concat(p.identities, p.ips, p.shown())
 	for _, stream := range []string{"usage", "events"} {
 		key := x.Keys.Shared(stream)
 		for from := "-"; ctx.Err() == nil; {

@@ -10,7 +10,8 @@ import (
 )
 
 // erasable is rows of a table that are about a person. The parameters are @domain, @kind, @name, @keys (ids of API
-// keys), @digests and @prefixes of them, @identities and @ips, both as usage and events have them, and @erasure.
+// keys), @digests of them, @shown (the keys as events have them), @identities and @ips, both as usage and events have
+// them, and @erasure.
 type erasable struct {
 	table  string
 	where  string
@@ -70,7 +71,7 @@ func byIdentity(columns []string) string {
 		where += ` OR ip = ANY (@ips)`
 	}
 	if slices.Contains(columns, "api_key") {
-		where += ` OR api_key = ANY (@prefixes)`
+		where += ` OR api_key = ANY (@shown)`
 	}
 	return `domain = @domain AND (` + where + `)`
 }
@@ -105,7 +106,7 @@ func (x *Eraser) table(p *person, t erasable) place {
 func (p *person) arguments() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"domain": p.Domain, "kind": p.Kind, "name": p.Name, "erasure": p.ID, "identities": p.identities, "ips": p.ips,
-		"keys": p.Also.IDs, "digests": p.Also.Digests, "prefixes": p.Also.Prefixes,
+		"keys": p.Also.IDs, "digests": p.Also.Digests, "shown": p.shown(),
 	}
 }
 

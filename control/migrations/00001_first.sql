@@ -148,7 +148,7 @@ CREATE TABLE api_keys (
   domain           text NOT NULL,
   id               text NOT NULL CHECK (length(id) BETWEEN 1 AND 256),
   digest           bytea NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
-  prefix           text NOT NULL CHECK (length(prefix) BETWEEN 1 AND 16), -- by which events name a key
+  prefix           text NOT NULL CHECK (length(prefix) BETWEEN 1 AND 16), -- by which people know a key
   user_kind        text NOT NULL DEFAULT 'user' CHECK (user_kind = 'user'),
   user_name        text NOT NULL,
   name             text NOT NULL DEFAULT '' CHECK (length(name) <= 256), -- what people call it
@@ -176,7 +176,6 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_digest ON api_keys (domain, digest);
 CREATE INDEX api_keys_user ON api_keys (domain, user_kind, user_name);
 CREATE INDEX api_keys_tier ON api_keys (domain, tier);
-CREATE INDEX api_keys_prefix ON api_keys (domain, prefix);
 CREATE INDEX api_keys_counted_id ON api_keys (domain, counted_id);
 CREATE INDEX api_keys_counted_key ON api_keys (domain, counted_key);
 CREATE INDEX api_keys_unnamed ON api_keys (domain, id) WHERE counted_id IS NULL;
@@ -363,7 +362,7 @@ CREATE TABLE events (
   outcome     text NOT NULL,
   rule        text NOT NULL,
   identity    text NOT NULL,
-  api_key     text NOT NULL, -- the first characters of the key
+  api_key     text NOT NULL, -- its id; of one that the table of API keys does not have, the name in rows of usage
   ip          text NOT NULL, -- with KEY_SECRET an HMAC
   method      text NOT NULL,
   endpoint    text NOT NULL,

@@ -3,6 +3,7 @@ package control_test
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,7 +49,7 @@ const billingSecret = "0123456789abcdef0123456789abcdef"
 func (b *billing) newSidecar() *servers.Sidecar {
 	b.t.Helper()
 	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s",
-		"LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
+		"LEASES=false", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET="+billingSecret)
 }
 
 // load sends requests of some users to all sidecars by turns.
@@ -136,6 +137,49 @@ func (b *billing) settled() {
 	})
 }
 
+// tenantIsBilled sends requests of a user of a tenant, and waits until usage of the tenant has them.
+func (b *billing) tenantIsBilled() {
+	b.t.Helper()
+	const most = 5
+	admitted := 0
+	for n := range most {
+		passed := b.askWith(n%len(b.sidecars), "user", "user-4", "tenant", "acme")
+		b.note("user-4", passed)
+		if passed {
+			admitted++
+		}
+	}
+	servers.Await(b.t, "usage of the tenant", func() error {
+		out, err := exec.Command(servers.SpillwayBin(b.t), "usage", "list", "--domain", "api", "--tenant", "acme",
+			"--control", b.controls[0].URL, "-o", "json").CombinedOutput()
+		if err == nil && (admitted == 0 || !strings.Contains(string(out), fmt.Sprintf(`"admitted": %d,`, admitted))) {
+			err = fmt.Errorf("the command prints %s, want %d admitted", out, admitted)
+		}
+		return err
+	})
+}
+
+// eventsShowKeys waits until the events of each key show its id, however it came: itself, by its id, or to ext_authz.
+func (b *billing) eventsShowKeys() {
+	b.t.Helper()
+	servers.Await(b.t, "the ids of API keys in events", func() error {
+		for user := range b.keys {
+			got, err := try(b.controls[0].URL, "GET", "/v1/domains/api/events?key=key-of-"+user, nil)
+			if err == nil && !strings.Contains(got.text, `"api_key": "key-of-`+user+`"`) {
+				err = fmt.Errorf("the events of the key of %s are %s", user, got.text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	const others = `SELECT count(*) FROM events WHERE api_key <> '' AND api_key NOT LIKE 'key-of-%'`
+	if n := b.query(others); n != 0 {
+		b.t.Errorf("%d events show something else of an API key than its id", n)
+	}
+}
+
 // TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they
 // admitted, to the request, by user and by API key.
 func TestBilledIsWhatWasAdmitted(t *testing.T) {
@@ -151,7 +195,9 @@ func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	b.sidecars[1].Exit(t)
 	b.sidecars = b.sidecars[:1]
 	b.load(100)
+	b.tenantIsBilled()
 	b.settled()
+	b.eventsShowKeys()
 	for range rounds {
 		b.round()
 	}

@@ -146,7 +146,7 @@ type eraseWorld struct {
 	old    time.Time // a day of a partition that is old enough
 	db     *pgx.Conn
 	sent   int
-	traced []string // identities
+	traced []string // users
 }
 
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
@@ -228,8 +228,8 @@ func (w *eraseWorld) archive() {
 	w.t.Helper()
 	w.exec(`BEGIN`)
 	w.partitions(w.old)
-	for _, identity := range w.traced {
-		w.record(w.old.Add(time.Hour), identity)
+	for _, user := range w.traced {
+		w.record(w.old.Add(time.Hour), user)
 	}
 	w.exec(`COMMIT`)
 	servers.Await(w.t, "the archive", func() error {
@@ -274,8 +274,8 @@ func (w *eraseWorld) trace(user string) {
 	w.must("POST", "/v1/domains/api/keys", map[string]any{"id": user + "-key", "user": user})
 	w.must("PUT", "/v1/domains/api/blocks/api_key/"+user+"-key", map[string]any{"reason": "unpaid"})
 	identity := w.keys.Identity("user", user)
-	w.traced = append(w.traced, identity)
-	w.record(time.Now().UTC(), identity)
+	w.traced = append(w.traced, user)
+	w.record(time.Now().UTC(), user)
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region)
 	  VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
@@ -286,6 +286,10 @@ func (w *eraseWorld) trace(user string) {
 			w.keyName(user)): "usage",
 		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`,
 			time.Now().UnixMicro(), identity): "events",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","api_key":%q,"weight":1}]}`,
+			time.Now().UnixMicro(), w.keyName(user)): "events",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","api_key":%q,"weight":1}]}`,
+			time.Now().UnixMicro(), user+"-key"): "events",
 	}
 	for text, stream := range rows {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu",
@@ -312,13 +316,15 @@ func (w *eraseWorld) quotas() int {
 	return len(w.redis.Do(w.t, "KEYS", "rl1:*:day:fw").([]any))
 }
 
-// record writes events and usage of an identity.
-func (w *eraseWorld) record(at time.Time, identity string) {
+// record writes events and usage of a user. One of the events has nothing of the user but the API key.
+func (w *eraseWorld) record(at time.Time, user string) {
 	w.t.Helper()
 	w.sent++
+	identity := w.keys.Identity("user", user)
 	for _, table := range []string{"events", "events_restored"} {
-		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5,
-		  1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
+		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user',
+		  CASE n WHEN 5 THEN '' ELSE $3 END, CASE n WHEN 5 THEN $4 ELSE '' END, '', 'GET', '/', 5, 5, 1, 429, 1, 1,
+		  'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity, user+"-key")
 	}
 	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5,
 	  5)`, at, identity)

@@ -37,6 +37,16 @@ var askedRecord = []string{
 	  '/orders', 'refused', 50, 50, '{49,1}' FROM generate_series(0, 1) d`,
 	`INSERT INTO endpoint_days SELECT date_trunc('day', now(), 'UTC') - interval '9 days', 'api', 'per-user', '/orders',
 	  'refused', 50, 50, '{0,0,0,0,50}'`,
+	`UPDATE users SET last_request_at = now() WHERE identity = $1`,
+	`INSERT INTO usage_days SELECT date_trunc('day', now(), 'UTC'), 'api', '', $1, 'allowed', 7, 14`,
+	`INSERT INTO tenant_days SELECT date_trunc('day', now(), 'UTC'), domain, '', 'tenant:acme', outcome, 6, 60
+	  FROM unnest(ARRAY['allowed', 'refused']) AS outcome, unnest(ARRAY['api', 'other']) AS domain`,
+	`INSERT INTO tenant_days SELECT date_trunc('day', now(), 'UTC'), 'api', rule, 'tenant:small', 'allowed', 5, 8
+	  FROM unnest(ARRAY['', 'per-user']) AS rule`,
+	`INSERT INTO call_hours SELECT date_trunc('hour', now(), 'UTC'), 'api', identity, '/orders', outcome, 4, 40
+	  FROM unnest(ARRAY['allowed', 'refused']) AS outcome, unnest(ARRAY[$1, $2]) AS identity`,
+	`INSERT INTO cache_hours SELECT date_trunc('hour', now(), 'UTC') - i * interval '1 hour', domain, 'tokens', 3, 1
+	  FROM unnest(ARRAY['api', 'other']) AS domain, generate_series(0, 30, 30) AS i`,
 }
 
 // askWorld is a control plane with a record whose identities are hidden.
@@ -88,6 +98,12 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		{"changes --rule per-user", []string{" changed 1 4 too many ", " changed 2 2 more ", " added 1 1 the first "}},
 		{"changes --rule other", []string{" removed 1 4 too many ", " added 3 3 another rule "}},
 		{"quota --user ann", []string{"ann - hour ", " 20 7 14 70 3", " 1000 7 14 1.4 3"}},
+		{"near-quota", []string{"ann - day ", " 1000 14 1.4 0 "}},
+		{"near-quota --limit 1", []string{" 20 14 70 0 "}},
+		{"tenants", []string{"tenant:acme 6 60 6", "tenant:small 5 8 0"}},
+		{"calls --user ann", []string{"/orders 4 40 4 "}},
+		{"caches", []string{"tokens 3 1 75"}},
+		{"caches --since 32h", []string{"tokens 6 2 75"}},
 		{"latency", []string{"per-user 100 0.001 0.001 0.00104"}},
 	} {
 		lines := w.question(q.ask)

@@ -46,7 +46,7 @@ func used(sidecar string, sequence int64, user string, at time.Time, admitted, r
 			u.Endpoints = append(u.Endpoints, row)
 		}
 	}
-	u.Caches = []journal.Row{{Minute: at.Unix() / 60, Name: "denials", Hits: 9, Misses: 1}}
+	u.Caches = []journal.Row{{Minute: at.Unix() / 60, Domain: "api", Name: "denials", Hits: 9, Misses: 1}}
 	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: u.Marshal()}
 }
 
@@ -119,8 +119,12 @@ func TestTheRecordAnswers(t *testing.T) {
 	w.sendEntry("usage", used("one", 1, "ann", now, 30, 4)) // its reply was lost
 	w.sendEntry("usage", used("two", 1, "ann", now, 10, 0))
 	w.sendEntry("usage", journal.Entry{Sidecar: "two", Sequence: 2, Rows: []byte("poison")})
+	w.sendEntry("usage", journal.Entry{Sidecar: "three", Sequence: 1, Rows: (&journal.Rows{Caches: []journal.Row{
+		{Minute: now.Unix() / 60, Domain: "api", Name: "tokens", Hits: 3, Misses: 2},
+		{Minute: now.Unix() / 60, Domain: "other", Name: "tokens", Hits: 100, Misses: 200},
+	}}).Marshal()})
 	w.sendEntry("events", happened("one", 1, now, 25))
-	w.awaitRows(0, "usage", 8)
+	w.awaitRows(0, "usage", 10)
 	w.awaitRows(0, "events", 25)
 	usage := w.must("GET", d+"/users/ann/usage", nil)
 	today, _ := usage.body["today"].(map[string]any)
@@ -148,8 +152,9 @@ func TestTheRecordAnswers(t *testing.T) {
 		p99 > 2.1 {
 		t.Errorf("the statistics are %s, want 44 requests with p99 of 2 ms", got.text)
 	}
-	if got := w.must("GET", "/v1/domains/api/caches?step=day", nil); !strings.Contains(got.text, `"hits": 18`) {
-		t.Errorf("the caches are %s, want 18 hits", got.text)
+	if got := w.must("GET", d+"/caches?step=day", nil); len(got.body["caches"].([]any)) != 2 ||
+		!strings.Contains(got.text, `"hits": 18`) || !strings.Contains(got.text, `"hits": 3,`) {
+		t.Errorf("the caches are %s, want 18 and 3 hits, and those of no other domain", got.text)
 	}
 	w.metricsAndCommand(t)
 }
@@ -233,7 +238,7 @@ func (w *world) metricsAndCommand(t *testing.T) {
 		return err
 	})
 	for name, want := range map[string]int64{
-		"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1,
+		"record_rows_total": 35, "record_entries_total": 4, "record_again_total": 1,
 		"record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1,
 		"record_queued_entries": 0,
 		"erasures_open":         0} {

@@ -142,9 +142,17 @@ func (w *world) ask(sidecar int, user string) bool {
 // askBy is ask with what a mesh sends as the API key of the user, where it sends one.
 func (w *world) askBy(sidecar int, user, key string) bool {
 	w.t.Helper()
-	entries := []any{map[string]string{"key": "user", "value": user}}
-	if key != "" {
-		entries = append(entries, map[string]string{"key": "api_key", "value": key})
+	return w.askWith(sidecar, "user", user, "api_key", key)
+}
+
+// askWith is ask with entries as key and value. It leaves out those without a value.
+func (w *world) askWith(sidecar int, pairs ...string) bool {
+	w.t.Helper()
+	var entries []any
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			entries = append(entries, map[string]string{"key": pairs[i], "value": pairs[i+1]})
+		}
 	}
 	got := w.send("http://"+w.sidecars[sidecar].HTTP, "POST", "/json",
 		map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": entries}}})
