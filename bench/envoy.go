@@ -185,8 +185,8 @@ func (c *client) flow(ctx context.Context, rate float64, length time.Duration, n
 	return all
 }
 
-// ask makes a request, which must be admitted, and reads all of the answer. Envoy adds x-ratelimit-limit to the answers of requests that the
-// sidecar decided, so it tells those which Envoy let through without an answer of the sidecar.
+// ask makes a request, which must be admitted, and reads all of the answer. Envoy adds x-ratelimit-limit to answers
+// where the sidecar decided. Without that header, Envoy let the request through on its own.
 func (c *client) ask(ctx context.Context, user string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
 	if err != nil {
