@@ -63,7 +63,7 @@ func sendBackup(ctx context.Context, store archive.Store, out *printer, args []s
 	if err != nil {
 		return err
 	}
-	defer os.Remove(sums.Name())
+	defer func() { _ = os.Remove(sums.Name()) }()
 	defer sums.Close()
 	err = filepath.WalkDir(args[0], func(at string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
