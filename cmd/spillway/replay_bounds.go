@@ -44,6 +44,24 @@ func parseBounds(texts []string, compares bool) (all []bound, err error) {
 	return all, nil
 }
 
+// proofless is why a report cannot show that conditions do not hold: fields that were named are in no line, or no
+// rule applied to a request. It is empty where the report can.
+func proofless(r *replay.Report) string {
+	if len(r.Log.Missing) > 0 {
+		return "no line has the field " + strings.Join(r.Log.Missing, ", ")
+	}
+	for _, side := range []*replay.SideReport{&r.Rules, r.Against} {
+		if side != nil && side.Outcomes["no_limit"]+side.Outcomes["unknown_domain"] < r.Log.Requests {
+			return ""
+		}
+	}
+	text := "no rule applied to any request"
+	for _, n := range r.Rules.Never[:min(len(r.Rules.Never), 1)] {
+		text += fmt.Sprintf(": %s: %s", n.Rule, n.Why)
+	}
+	return text
+}
+
 // exceeded reports whether one of the conditions holds, and writes which.
 func exceeded(to io.Writer, bounds []bound, r *replay.Report) (failed bool) {
 	for _, b := range bounds {
