@@ -102,7 +102,7 @@ func (a *API) usage(ctx context.Context, in *usageRequest) (*UsageView, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &UsageView{Identity: h, Counters: a.look(ctx, counters), Unlisted: unlisted}
+	view := &UsageView{Identity: h, Counters: a.look(ctx, counters, true), Unlisted: unlisted}
 	if id, named, err := a.identity(&h.Whom); err == nil && named {
 		record, err := a.Records.Get(ctx, id)
 		if err != nil {
@@ -170,14 +170,14 @@ func (a *API) byKeys(h *HolderRequest) ([]descriptors.Counter, error) {
 	return all, nil
 }
 
-// look asks the store what is left on the counters.
-func (a *API) look(ctx context.Context, counters []descriptors.Counter) []CounterView {
+// look asks the store what is left on the counters, or was a moment ago where that will do.
+func (a *API) look(ctx context.Context, counters []descriptors.Counter, mayLag bool) []CounterView {
 	var views []CounterView
 	var asked []limit.Charge
 	for i := range counters {
 		asked = append(asked, counters[i].Charge)
 	}
-	decisions := a.Engine.Usage(ctx, asked)
+	decisions := a.Engine.Usage(ctx, asked, mayLag)
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
@@ -245,7 +245,7 @@ func (a *API) restore(
 		return nil, err
 	}
 	counters = slices.DeleteFunc(counters, func(one descriptors.Counter) bool { return keyOf(&one) == "" })
-	answer := &CountersChange{Identity: ask.HolderRequest, DryRun: ask.DryRun, Before: a.look(ctx, counters),
+	answer := &CountersChange{Identity: ask.HolderRequest, DryRun: ask.DryRun, Before: a.look(ctx, counters, false),
 		Unlisted: unlisted}
 	answer.After = answer.Before
 	if ask.DryRun || len(counters) == 0 {
@@ -255,7 +255,7 @@ func (a *API) restore(
 	if err != nil {
 		return nil, a.failed(ctx, action, ask.HolderRequest, err)
 	}
-	answer.After = a.look(ctx, counters)
+	answer.After = a.look(ctx, counters, false)
 	a.logChange(ctx, action, ask.HolderRequest, answer.Before, answer.After)
 	return answer, nil
 }

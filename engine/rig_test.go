@@ -332,7 +332,7 @@ func (f *sidecars) used(req *descriptors.Request) []int64 {
 	var m descriptors.Match
 	f.engines[0].Rules().Match(req, &m)
 	var used []int64
-	for i, d := range f.engines[0].Usage(f.t.Context(), m.Charges) {
+	for i, d := range f.engines[0].Usage(f.t.Context(), m.Charges, false) {
 		used = append(used, m.Charges[i].Limit.Capacity()-d.Remaining)
 	}
 	return used

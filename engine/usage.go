@@ -26,9 +26,10 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Usage returns what is left on each charge's counter, as the store has it. It takes nothing.
-func (e *Engine) Usage(ctx context.Context, charges []limit.Charge) []limit.Decision {
-	r := limit.Request{Charges: slices.Clone(charges)}
+// Usage returns what is left on each charge's counter, as the store has it, or had it a moment ago where that will do.
+// It takes nothing.
+func (e *Engine) Usage(ctx context.Context, charges []limit.Charge, mayLag bool) []limit.Decision {
+	r := limit.Request{Charges: slices.Clone(charges), MayLag: mayLag}
 	for i := range r.Charges {
 		r.Charges[i].Op = limit.Peek
 	}

@@ -97,6 +97,7 @@ type Request struct {
 	Decisions []Decision // as many as Charges; Undecided with a Reason where the store could not decide
 	Due       time.Time  // when its caller stops to wait; zero: the store's patience alone
 	Fate      *Fate      // what became of the request if its caller leaves before the reply; nil: not followed
+	MayLag    bool       // of a Peek: what was true a moment ago will do, as a replica knows it
 }
 
 // Refuses reports whether decisions refuse the request: by any enforced charge, or by all its quotas together.

@@ -40,6 +40,7 @@ type Config struct {
 	InFlight int            // batches under way to one server at most; default 2
 	Queue    int            // requests that may wait for one server; default 8192
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
+	Replicas bool           // Look asks replicas of a cluster or of what sentinels watch; false: it finds none
 
 	// called for each change of a server's breaker; must not block
 	OnBreaker func(server string, from, to breaker.State)

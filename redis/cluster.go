@@ -120,13 +120,16 @@ func (c *cluster) read(ctx context.Context, from *goredis.Client) error {
 	}
 	fresh := new(table)
 	for _, row := range reply {
-		first, last, master := slotRow(row, from.Options().Addr)
+		first, last, master, replicas := slotRow(row, from.Options().Addr)
 		s := c.member(master)
 		for slot := max(first, 0); s != nil && slot <= min(last, slotCount-1); slot++ {
 			fresh.bySlot[slot] = s
 		}
 		if s != nil && !slices.Contains(fresh.masters, s) {
 			fresh.masters = append(fresh.masters, s)
+			if c.client.cfg.Replicas {
+				s.copiedTo(replicas)
+			}
 		}
 	}
 	if len(fresh.masters) == 0 {

@@ -22,7 +22,8 @@ type sentinel struct {
 // named is a master as a sentinel named it.
 type named struct {
 	address string
-	epoch   int64 // of the failover that made it the master: each has a higher one
+	epoch   int64    // of the failover that made it the master: each has a higher one
+	copies  []string // addresses of its replicas, where they are asked for
 }
 
 func newSentinel(c *Client) *sentinel {
@@ -76,6 +77,7 @@ func (s *sentinel) look(ctx context.Context) error {
 		return fault
 	}
 	s.master.Store(latest)
+	s.client.fixed[0].copiedTo(latest.copies)
 	if before != nil && before.address != latest.address {
 		s.client.fixed[0].epoch.Add(1) // connections to the former master are not used again
 	}
@@ -90,5 +92,19 @@ func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (*named
 	}
 	about, _ := one.Master(ctx, s.client.cfg.Master).Result()
 	epoch, _ := strconv.ParseInt(about["config-epoch"], 10, 64)
-	return &named{net.JoinHostPort(reply[0], reply[1]), epoch}, nil
+	return &named{net.JoinHostPort(reply[0], reply[1]), epoch, s.copies(ctx, one)}, nil
+}
+
+// copies are the addresses of the replicas that a sentinel finds well.
+func (s *sentinel) copies(ctx context.Context, one *goredis.SentinelClient) (all []string) {
+	if !s.client.AsksReplicas() {
+		return nil
+	}
+	known, _ := one.Replicas(ctx, s.client.cfg.Master).Result() // without them the master is asked
+	for _, about := range known {
+		if about["flags"] == "slave" && about["master-link-status"] == "ok" {
+			all = append(all, net.JoinHostPort(about["ip"], about["port"]))
+		}
+	}
+	return all
 }

@@ -25,6 +25,7 @@ type Server struct {
 	hot, cold *goredis.Client // for batches, and for cold commands; nil where a cluster is not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
+	replicas  replicas
 	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
 	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
 }
@@ -150,6 +151,7 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 
 func (s *Server) close() {
 	s.batcher.close()
+	s.copiedTo(nil)
 	for _, client := range s.clients() {
 		_ = client.Close()
 	}

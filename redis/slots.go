@@ -21,18 +21,26 @@ func SlotOf(key string) int {
 	return int(crc % slotCount)
 }
 
-// slotRow reads a row of the reply to CLUSTER SLOTS of the server at origin: a range of slots, and their master. It is
-// empty if they have none.
-func slotRow(reply any, origin string) (first, last int64, master string) {
+// slotRow reads a row of the reply to CLUSTER SLOTS of the server at origin: a range of slots, their master, which is
+// empty if they have none, and its replicas.
+func slotRow(reply any, origin string) (first, last int64, master string, replicas []string) {
 	row, _ := reply.([]any)
 	if len(row) < 3 {
-		return 0, 0, ""
+		return 0, 0, "", nil
 	}
 	first, _ = row[0].(int64)
 	last, _ = row[1].(int64)
-	server, _ := row[2].([]any) // its host, its port, its name, and what else it may be reached by
+	for _, server := range row[3:] {
+		replicas = append(replicas, slotServer(server, origin))
+	}
+	return first, last, slotServer(row[2], origin), replicas
+}
+
+// slotServer is the address of a server in such a row, empty where it has none.
+func slotServer(reply any, origin string) string {
+	server, _ := reply.([]any) // its host, its port, its name, and what else it may be reached by
 	if len(server) < 2 {
-		return 0, 0, ""
+		return ""
 	}
 	host, _ := server[0].(string)
 	port, _ := server[1].(int64)
@@ -42,7 +50,7 @@ func slotRow(reply any, origin string) (first, last int64, master string) {
 			host, _ = beside[at+1].(string)
 		}
 	}
-	return first, last, reachable(host+":"+strconv.FormatInt(port, 10), origin)
+	return reachable(host+":"+strconv.FormatInt(port, 10), origin)
 }
 
 // reachable is the address of a server as the one at origin named it, ready to be dialled: without a host, or on a

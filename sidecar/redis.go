@@ -46,7 +46,7 @@ func (s *Sidecar) openClients() ([]*redis.Client, error) {
 		servers.Dial = s.world.Dial
 		all = append(all, redis.Config{
 			Servers: servers, Prefix: [...]string{"", perSecond}[i], Silence: s.cfg.Store.Silence,
-			Breaker:   breakerConfig(s.cfg.Breaker),
+			Breaker: breakerConfig(s.cfg.Breaker), Replicas: named.AsksReplicas(),
 			OnBreaker: s.reports.observer.BreakerChanged, OnPanic: s.reports.observer.Survived,
 			OnCall: s.reports.observer.StoreCalled,
 		})

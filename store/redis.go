@@ -32,7 +32,7 @@ type Redis struct {
 	running sync.WaitGroup
 	healing sync.Mutex // held by the request that heals
 
-	sent, undecided, unknown, late, healed, notReturned atomic.Int64
+	sent, undecided, unknown, late, healed, notReturned, copied, notCopied atomic.Int64
 }
 
 // NewRedis sets up the store and returns at once; the clients connect in the background.
@@ -91,8 +91,12 @@ func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 	}
 }
 
-// Peek always asks the servers. What is on lease here is returned first, so that it counts as left.
+// Peek always asks the servers. What is on lease here is returned first, so that it counts as left. With MayLag it asks
+// replicas, where they are in use, and returns nothing; what they leave open the servers answer.
 func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
+	if request.MayLag && r.askReplicas(ctx, request) {
+		return
+	}
 	r.begin(ctx, request, peeking).finish(ctx)
 }
 
@@ -143,6 +147,7 @@ func (r *Redis) Stats() RedisStats {
 	s := RedisStats{Denials: r.denials.Stats(), Leases: r.leases.Stats(), Calls: CallStats{
 		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
 		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
+		Copied: r.copied.Load(), NotCopied: r.notCopied.Load(),
 	}}
 	for _, c := range r.clients {
 		s.Redis.Add(c)

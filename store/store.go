@@ -75,6 +75,8 @@ type CallStats struct {
 	Unknown     int64 `metric:"redis_unknown_total" help:"Requests that may have charged: their reply was lost."`
 	Late        int64 `metric:"redis_late_total" help:"Requests whose reply came after the failure policy decided."`
 	Healed      int64 `metric:"redis_healed_total" help:"Counters with a value that no limit wrote, deleted."`
+	Copied      int64 `metric:"redis_replica_answers_total" help:"Questions that replicas answered."`
+	NotCopied   int64 `metric:"redis_replica_misses_total" help:"Questions that replicas left to their masters."`
 	NotReturned int64 `metric:"redis_not_returned_total" help:"Tokens that could not be given back; time does."`
 }
 

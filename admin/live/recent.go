@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,7 +57,7 @@ type Recent struct {
 	dropped atomic.Int64
 
 	mu    sync.Mutex // guards all below
-	kept  []kept     // the oldest first
+	kept  []*kept    // the oldest first
 	bytes int64
 	due   time.Time // when the next one would be in time if they came evenly
 }
@@ -185,10 +186,10 @@ func (r *Recent) keep(one kept) {
 	defer r.mu.Unlock()
 	for len(r.kept) > 0 && r.bytes+one.bytes > r.most {
 		r.bytes -= r.kept[0].bytes
-		r.kept[0] = kept{}
+		r.kept[0] = nil
 		r.kept = r.kept[1:]
 	}
-	r.kept = append(r.kept, one)
+	r.kept = append(r.kept, &one)
 	r.bytes += one.bytes
 }
 
@@ -214,9 +215,10 @@ func (d *Decision) size() int64 {
 func (r *Recent) Find(id string) (Decision, bool) {
 	number, _ := engine.ParseID(strings.ToLower(id))
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := len(r.kept) - 1; i >= 0; i-- {
-		if one := &r.kept[i]; number != 0 && one.id == number || id != "" && one.RequestID == id {
+	all := slices.Clone(r.kept) // decisions do not wait for the search
+	r.mu.Unlock()
+	for _, one := range slices.Backward(all) {
+		if number != 0 && one.id == number || id != "" && one.RequestID == id {
 			return one.Decision, true
 		}
 	}

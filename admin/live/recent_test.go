@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"testing"
 	"time"
@@ -81,17 +82,31 @@ func TestWhatWasAdmittedHasNoID(t *testing.T) {
 	}
 }
 
+// apart returns names of counters that share no cell.
+func (r *recentRig) apart(count int) (names []string) {
+	taken := map[uint64]bool{}
+	for i := 0; len(names) < count; i++ {
+		name := fmt.Sprint("name ", i)
+		cell := maphash.String(r.seed, name) % uint64(len(r.cells))
+		if !taken[cell] {
+			taken[cell], names = true, append(names, name)
+		}
+	}
+	return names
+}
+
 // TestAFloodHidesNoOther: one counter gets few ids in a second, and all together so many that they stay for minutes.
 func TestAFloodHidesNoOther(t *testing.T) {
 	rig := newRecentRig(800)
-	first := rig.refuse("quiet")
+	names := rig.apart(3)
+	first := rig.refuse(names[0])
 	for range 1000 {
-		rig.refuse("loud")
+		rig.refuse(names[1])
 	}
 	if got := rig.Stats(); got.Kept != 1+cellMost || got.Dropped != 1000-cellMost {
 		t.Errorf("of a loud counter: %+v", got)
 	}
-	if rig.refuse("another") == "" {
+	if rig.refuse(names[2]) == "" {
 		t.Error("another counter gets no id beside it")
 	}
 	for i := range 60 * int(recentFor/time.Second) {

@@ -66,7 +66,10 @@ func sendBackup(ctx context.Context, store archive.Store, out *printer, args []s
 	defer os.Remove(sums.Name())
 	defer sums.Close()
 	err = filepath.WalkDir(args[0], func(at string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err == nil && entry.IsDir() {
+			return notEmpty(at)
+		}
+		if err != nil {
 			return err
 		}
 		sent++
@@ -76,9 +79,6 @@ func sendBackup(ctx context.Context, store archive.Store, out *printer, args []s
 		}
 		return sendFile(ctx, store, name, filepath.ToSlash(below), at, sums)
 	})
-	if err == nil && sent == 0 {
-		err = fmt.Errorf("%s has no file: nothing is sent", args[0])
-	}
 	if err == nil {
 		err = store.Put(ctx, path.Join(name, sumsFile), sums)
 	}
@@ -86,6 +86,15 @@ func sendBackup(ctx context.Context, store archive.Store, out *printer, args []s
 		return err
 	}
 	return out.value(object{"name": name, "files": sent}, func() { out.line("%s: %d files", name, sent) })
+}
+
+// notEmpty refuses an empty folder: a bucket keeps files alone, and PostgreSQL does not start without its folders.
+func notEmpty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err == nil && len(entries) == 0 {
+		err = fmt.Errorf("%s is empty, and a backup of a bucket has files alone: send a tar of the folder", folder)
+	}
+	return err
 }
 
 // sendFile sends one file of a backup, and writes its line of the checksums.

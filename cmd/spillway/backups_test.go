@@ -24,7 +24,7 @@ func TestBackupsComeBackAsTheyWereSent(t *testing.T) {
 		}
 		return strings.TrimSpace(got.out)
 	}
-	run(exitUsage, "has no file", "send", t.TempDir(), place)
+	run(exitUsage, "is empty", "send", t.TempDir(), place)
 	run(exitOK, "2 files", "send", from, place)
 	name := run(exitOK, "", "list", place)
 	run(exitOK, "2 files", "fetch", place, name, to)

@@ -39,8 +39,8 @@ take the place of its user's.`},
 			{use: "rotate ID NEW-ID", short: "Make a key in place of another one, and print its secret this once",
 				run:   rotateKey,
 				flags: addRotateKey, example: "rotate ann-1 ann-2 --overlap 24h --expires 90d",
-				long: `rotate makes a key with the user, name, tier and limits of another one, and prints its secret
-this once. Both keys are valid for the time of --overlap; then the old one ends. keys set changes that end.`},
+				long: `rotate makes a key with the user, name, tier, limits and end of another one, and prints its
+secret this once. --expires gives it another end. Both keys are valid for the time of --overlap; then the old one ends. keys set changes that end.`},
 			{use: "rm ID", short: "End an API key", run: revokeKey, example: "rm ann-1",
 				long: `rm ends an API key: requests with it are refused within a second. It stays in the list, so that
 it is known who had it.`},
@@ -92,12 +92,16 @@ func setKey(s *session, args []string) {
 
 func rotateKey(s *session, args []string) {
 	path, now := s.existing(args[:1])
+	if s.flag("expires") == "none" {
+		s.fail(fmt.Errorf("--expires must be an instant or a time from now here: "+
+			"keys set %s --expires none removes the end after the rotation", args[1]))
+	}
 	body := object{"id": args[1]}
 	s.fill(body, keyOptions[len(keyOptions)-1:])
 	if overlap := s.flag("overlap"); overlap != "0" {
 		end, err := readInstant(overlap)
-		if s.failed(err) {
-			s.err = fmt.Errorf("--overlap is %q and %w", overlap, err)
+		if err != nil {
+			s.fail(fmt.Errorf("--overlap is %q and %w", overlap, err))
 		}
 		body["old_ends_at"] = end
 	}

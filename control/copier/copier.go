@@ -101,12 +101,16 @@ func (c *Copier) Queued(ctx context.Context) (map[string]int64, error) {
 	return queued, nil
 }
 
-// Run copies until ctx ends or something fails, and is called again then: it is a task of the leader.
+// Run copies until ctx ends or something fails, and is called again then: it is a task of the leader. After a failure it
+// returns once it copies again, so that the leader knows.
 func (c *Copier) Run(ctx context.Context, _ <-chan struct{}) error {
 	c.mark(func(s *Stats) { s.Copies = true })
 	err := c.run(ctx)
 	c.mark(func(s *Stats) {
 		s.Copies = false
+		if ctx.Err() != nil {
+			s.Problem = "" // another one copies
+		}
 		if err != nil && ctx.Err() == nil {
 			s.Failures, s.Problem = s.Failures+1, err.Error()
 		}
@@ -132,7 +136,11 @@ func (c *Copier) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.mark(func(s *Stats) { s.Problem = "" })
+		failed := false
+		c.mark(func(s *Stats) { failed, s.Problem = s.Problem != "", "" })
+		if failed {
+			return nil
+		}
 		if more {
 			continue
 		}

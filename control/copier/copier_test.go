@@ -284,6 +284,23 @@ func TestStreamsThatBeginAnew(t *testing.T) {
 	w.want("missing", 1, `SELECT missing`+sourcesOf, "usage")
 }
 
+// TestAProblemEndsOnceItCopiesAgain stops Redis and starts it again. Run returns, so that the leader knows.
+func TestAProblemEndsOnceItCopiesAgain(t *testing.T) {
+	w := newWorld(t)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	w.redis.Kill(t)
+	err := w.Copier.Run(ctx, nil)
+	if err == nil || w.Stats().Problem != err.Error() {
+		t.Errorf("without Redis, Run returns %v and the problem is %q", err, w.Stats().Problem)
+	}
+	w.redis.Start(t)
+	servers.Await(t, "the end of a run that copies again", func() error { return w.Copier.Run(ctx, nil) })
+	if got := w.Stats().Problem; got != "" {
+		t.Errorf("it copies again, and the problem is still %q", got)
+	}
+}
+
 // TestAChangedSecretNamesAgain lets the names of users follow KEY_SECRET.
 func TestAChangedSecretNamesAgain(t *testing.T) {
 	w := newWorld(t)

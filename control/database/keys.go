@@ -51,10 +51,10 @@ type KeyChange struct {
 	ExpiresAt *time.Time              `json:"expires_at,omitempty"`
 }
 
-// KeyRotation asks for a key in place of another one, with its user, name, tier and limits.
+// KeyRotation asks for a key in place of another one, with its user, name, tier, limits and end.
 type KeyRotation struct {
 	ID        string     `json:"id"`                    // of the new key
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`  // of the new key
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`  // of the new key; none: that of the old one before this
 	OldEndsAt *time.Time `json:"old_ends_at,omitempty"` // when the old key ends, unless it ends earlier; none: now
 }
 
@@ -101,6 +101,14 @@ func (d *DB) RotateKey(
 	return d.makeKey(ctx, by, "rotate", args, `SELECT domain, @new, @digest, @prefix, user_name, name, tier, limits,
 	    @expires::timestamptz FROM api_keys WHERE domain = @domain AND id = @id`,
 		func(tx pgx.Tx) error {
+			end, err := One[struct{ ExpiresAt *time.Time }](ctx, tx, `SELECT coalesce(@expires, expires_at) AS expires_at
+			  FROM api_keys WHERE domain = @domain AND id = @id FOR UPDATE`, args)
+			if err != nil {
+				return err
+			}
+			if end != nil { // else there is no such key, which changeKey refuses
+				args["expires"] = end.ExpiresAt
+			}
 			old, err := changeKey(ctx, tx, args, want, `expires_at = least(expires_at, @ends),
 			  revoked_at = CASE WHEN @ends::timestamptz IS NULL THEN now() END,
 			  revoked_by = CASE WHEN @ends::timestamptz IS NULL THEN actor() END`)

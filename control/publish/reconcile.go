@@ -43,7 +43,11 @@ func (p *Publisher) Reconcile(
 // swapsOf returns what has to be written, and whom it is about: what differs, and what is in neither place.
 func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []profiles.Swap, about []database.Subject) {
 	for _, d := range wanted {
-		s := profiles.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
+		text, read := was[d.Subject]
+		if !read { // takeOver has left it out
+			continue
+		}
+		s := profiles.Swap{Identity: d.identity, Was: text, Record: d.record}
 		taken := s.Taken()
 		if taken != nil {
 			s.Settle(taken)

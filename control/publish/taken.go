@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -74,7 +75,8 @@ func (p *Publisher) kept(ctx context.Context, all []database.Subject) (some []da
 	return some, err
 }
 
-// takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged.
+// takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged, and no
+// longer among those that were read: its record stays as it is.
 func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]string) error {
 	for s, text := range was {
 		swap := profiles.Swap{Was: text}
@@ -84,9 +86,9 @@ func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]strin
 		}
 		by := database.Actor{Name: r.By, Address: atSidecar}
 		done, err := p.cfg.Database.TakeOver(ctx, by, s, r.At, blockIn(r))
-		var refused *pgconn.PgError
 		switch {
-		case errors.As(err, &refused):
+		case impossible(err):
+			delete(was, s)
 			p.leftOut.note(fmt.Errorf("the block of the %s %q of the domain %q: %w", s.Kind, s.Name, s.Domain, err))
 		case err != nil:
 			return fmt.Errorf("take over a block: %w", err)
@@ -96,6 +98,13 @@ func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]strin
 		}
 	}
 	return nil
+}
+
+// impossible reports whether a row can never be written: it breaks a constraint, or has a value that no column takes.
+// Other errors of the database pass, such as a full disk.
+func impossible(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
 // blockIn is the block of a record that is in force; nil: none.

@@ -47,3 +47,33 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 		}
 	}
 }
+
+// TestABlockStaysWhileTheDatabaseRefusesIt: one that a sidecar has made stays in force until the database has it, and for
+// good where the database can never have it.
+func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
+	c, ctx := newCapacity(t), t.Context()
+	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)
+	about := []database.Subject{{Domain: "shop", Kind: database.KindUser, Name: "ann"}}
+	for _, one := range []struct {
+		code   string
+		passes bool
+	}{{"53100", true}, {"23514", false}} {
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"),
+			`{"block":{"reason":"abuse"},"by":"eve","at":"2120-01-01T00:00:00Z","taken":true}`)
+		c.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		  RAISE EXCEPTION 'no' USING ERRCODE = '` + one.code + `'; END $$`)
+		c.exec(`CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON profiles FOR EACH ROW EXECUTE FUNCTION refuse()`)
+		_, err := c.publisher.Reconcile(ctx, c.Tasks, about)
+		if (err != nil) != one.passes || !strings.Contains(c.has("user", "ann"), "abuse") {
+			t.Errorf("%s: Reconcile returns %v, and Redis has %s", one.code, err, c.has("user", "ann"))
+		}
+		c.exec(`DROP TRIGGER refuse ON profiles`)
+		c.exec(`DROP FUNCTION refuse()`)
+		_, err = c.publisher.Reconcile(ctx, c.Tasks, about)
+		c.must(err)
+		if record := c.has("user", "ann"); !strings.Contains(record, "abuse") || strings.Contains(record, "taken") {
+			t.Errorf("%s: afterwards Redis has %s", one.code, record)
+		}
+		c.exec(`DELETE FROM profiles`)
+	}
+}

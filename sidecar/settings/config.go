@@ -172,6 +172,9 @@ type Redis struct {
 
 	// connections for decisions to each server at most; unset: 8, and never fewer; two of them are in use at once
 	PoolSize int `env:"POOL_SIZE" in:"0..10000"`
+	// usage: what is left on a counter is read from a replica of a cluster or of what sentinels watch, when a person
+	// asks; decisions never are. The answer is a little old
+	ReplicaReads string `env:"REPLICA_READS" in:"|none|usage"`
 	// for dialling; unset: 500ms. STORE_PATIENCE bounds a decision
 	Timeout time.Duration `env:"TIMEOUT" in:"0s.."`
 	TLS     bool          `env:"TLS"` // uses TLS, as rediss:// does

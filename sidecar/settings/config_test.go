@@ -128,6 +128,7 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"REDIS_TYPE=replicated":           `REDIS_TYPE: "replicated" is not one of single, sentinel, cluster, ring`,
 		"REDIS_PERSECOND=maybe":           `REDIS_PERSECOND: "maybe" is not true or false`,
 		"REDIS_PERSECOND_POOL_SIZE=many":  `REDIS_PERSECOND_POOL_SIZE: "many" is not a whole number`,
+		"REDIS_REPLICA_READS=all":         `REDIS_REPLICA_READS: "all" is not none or usage`,
 		"REDIS_POOL_SIZE=-1":              `REDIS_POOL_SIZE: "-1" is not a number from 0 to 10000`,
 		"REDIS_TIMEOUT=-1s":               `REDIS_TIMEOUT: "-1s" is not a duration from 0s`,
 		"REDIS_AUTH_FILE=/does/not/exist": `REDIS_AUTH_FILE: open /does/not/exist: no such file or directory`,

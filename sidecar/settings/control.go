@@ -91,10 +91,11 @@ func ArchiveFromEnvironment(environ []string) (Control, error) {
 	return c, nil
 }
 
-// What the control needs of what it keeps: hours of this month and of the one before, into which late entries go.
+// What the control needs of what it keeps: hours of this month and of the one before, into which late entries go, and
+// the lines of the audit by which a walk knows what was deleted in a week.
 const (
 	leastHours = Age(62 * 24 * time.Hour)
-	leastAudit = Age(24 * time.Hour)
+	leastAudit = Age(8 * 24 * time.Hour)
 )
 
 // readControl reads the variables, and checks those of the archive.

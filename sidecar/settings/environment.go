@@ -269,9 +269,7 @@ func (c *Config) partly(set map[string]string) []string {
 			name+": set REDIS_PERSECOND=true as well")
 	}
 	for _, r := range c.Redises() {
-		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
-		add(unused && !one(r.Type, "sentinel"),
-			r.Prefix+"SENTINEL_AUTH: there are no sentinels; "+r.Prefix+"TYPE is "+r.Type)
+		r.warn(add)
 	}
 	add(strings.EqualFold(c.Store.Backend, "memcache"),
 		"BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")

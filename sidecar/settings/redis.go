@@ -38,6 +38,18 @@ func (r NamedRedis) kind() Kind {
 	return Kind(strings.ToLower(cmp.Or(r.Type, string(Single))))
 }
 
+// AsksReplicas reports whether questions of people go to replicas.
+func (r NamedRedis) AsksReplicas() bool { return one(r.ReplicaReads, "usage") }
+
+// warn adds what has no effect with the type.
+func (r NamedRedis) warn(add func(is bool, line string)) {
+	unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
+	add(unused && !one(r.Type, "sentinel"),
+		r.Prefix+"SENTINEL_AUTH: there are no sentinels; "+r.Prefix+"TYPE is "+r.Type)
+	add(r.AsksReplicas() && one(r.Type, "single", "ring"),
+		r.Prefix+"REPLICA_READS: there are no replicas that Spillway knows of; "+r.Prefix+"TYPE is "+r.Type)
+}
+
 // validate adds the problems of the settings.
 func (r NamedRedis) validate(p *problems) {
 	if !slices.Contains([]Kind{Single, Sentinel, Cluster, Ring}, r.kind()) {

@@ -52,6 +52,13 @@ func TestSettingsOfAStoreThatIsNotAskedFor(t *testing.T) {
 		"REDIS_URL=a:1 REDIS_SENTINEL_AUTH=x": "ignored: REDIS_SENTINEL_AUTH: there are no sentinels; REDIS_TYPE is " +
 			"SINGLE",
 		"REDIS_TYPE=sentinel REDIS_URL=m,a:1 REDIS_SENTINEL_AUTH=x": "",
+		"REDIS_URL=a:1 REDIS_REPLICA_READS=usage": "ignored: REDIS_REPLICA_READS: there are no replicas that " +
+			"Spillway knows of; REDIS_TYPE is SINGLE",
+		"REDIS_TYPE=ring REDIS_URL=a:1,b:1 REDIS_REPLICA_READS=Usage": "ignored: REDIS_REPLICA_READS: there are no " +
+			"replicas that Spillway knows of; REDIS_TYPE is ring",
+		"REDIS_TYPE=sentinel REDIS_URL=m,a:1 REDIS_REPLICA_READS=usage": "",
+		"REDIS_TYPE=cluster REDIS_URL=a:1 REDIS_REPLICA_READS=usage":    "",
+		"REDIS_URL=a:1 REDIS_REPLICA_READS=none":                        "",
 		"REDIS_CLUSTER_PIPELINE_PARALLELISM=4": "ignored: REDIS_CLUSTER_PIPELINE_PARALLELISM: " +
 			noSerial,
 		"REDIS_PERSECOND_PIPELINE_WINDOW=1ms": "ignored: REDIS_PERSECOND_PIPELINE_WINDOW: " +

@@ -175,6 +175,8 @@ func keyCommands(w *world, s *shell, secret string) {
 		"ann-1: valid until ")
 	_, rest, _ := strings.Cut(out, "secret")
 	next, _, _ := strings.Cut(rest, "\n")
+	_, rest, _ = strings.Cut(out, "expires")
+	end, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
 	for _, one := range []string{secret, strings.TrimSpace(next)} {
 		w.awaitKey(one, true)
 	}
@@ -183,7 +185,9 @@ func keyCommands(w *world, s *shell, secret string) {
 		s.t.Errorf("the list does not show the end of the old key:\n%s", list)
 	}
 	s.says(2, "keys rotate ann-2 ann-3 --overlap soon", "must be an instant")
-	s.says(0, "keys rotate ann-2 ann-4 --overlap 0", "ann-2: ended")
+	s.says(6, "keys rotate ann-9 ann-10", `there is no key "ann-9"`)
+	s.says(2, "keys rotate ann-2 ann-3 --expires none", "keys set ann-3 --expires none")
+	s.says(0, "keys rotate ann-2 ann-4 --overlap 0", "ann-2: ended", end)
 	w.awaitKey(strings.TrimSpace(next), false)
 	w.awaitKey(secret, true)
 	s.says(0, "keys show ann-2", "revoked by")
