@@ -126,15 +126,11 @@ func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) er
 	if broken > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
 	}
-	switch {
-	case exceeded(cmd.ErrOrStderr(), bounds, report):
-		return exit(exitFound)
-	case len(bounds) > 0 && proofless(report) != "":
-		return errors.New("--fail-if shows nothing: " + proofless(report))
-	case broken > 0:
-		return exit(exitBroken)
+	err = judge(cmd.ErrOrStderr(), bounds, report)
+	if err == nil && broken > 0 {
+		err = exit(exitBroken)
 	}
-	return nil
+	return err
 }
 
 // decideLogs replays, with progress and a file of refusals where they are wanted.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -42,6 +43,17 @@ func parseBounds(texts []string, compares bool) (all []bound, err error) {
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// judge is an error where one of the conditions holds, or the report cannot show that none does.
+func judge(to io.Writer, bounds []bound, r *replay.Report) error {
+	if exceeded(to, bounds, r) {
+		return exit(exitFound)
+	}
+	if why := proofless(r); len(bounds) > 0 && why != "" {
+		return errors.New("--fail-if shows nothing: " + why)
+	}
+	return nil
 }
 
 // proofless is why a report cannot show that conditions do not hold: fields that were named are in no line, or no
