@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin/live"
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
@@ -140,7 +141,8 @@ func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
 	return some
 }
 
-// named adds whom each key counts, as the rules in use write keys. A block by a record has a name for a key.
+// named adds whom each key counts, as the rules in use write keys. Limits that a record holds are in no rules: the key
+// alone names their owner. A block by a record has a name for a key.
 func (a *API) named(list []live.Ranked) []TopKey {
 	all := []TopKey{}
 	set := a.Engine.Rules()
@@ -149,6 +151,8 @@ func (a *API) named(list []live.Ranked) []TopKey {
 		if set != nil {
 			if _, c, found := set.CounterOf(one.Key); found {
 				key.Name, key.Who = c.Effect.Title(), owners(c.Effect, one.Key)
+			} else if strings.Contains(one.Key, ":~"+one.Rule+":") {
+				key.Who = owners(&descriptors.Effect{}, one.Key)
 			}
 		}
 		all = append(all, key)

@@ -41,6 +41,12 @@ func TestAllSidecarsAndTheirTopKeys(t *testing.T) {
 	if refused := fmt.Sprint(top["refused"]); !strings.Contains(refused, "alice") || strings.Contains(refused, "bob") {
 		t.Errorf("the keys that are refused most are %v", top["refused"])
 	}
+	other.operate(t, "/v1/tier", fields{"user": "ann", "limits": []fields{{"count": 1, "per": "1h"}}})
+	await(t, dial(t, other.Addresses().GRPC), "ann", codeOver)
+	_, own := other.call(t, "GET", "/v1/top?rule=user&limit=1", nil)
+	if text := fmt.Sprint(own["refused"]); !strings.Contains(text, "who:[map[kind:user name:ann]]") {
+		t.Errorf("the top key of ann's own limit does not name her: %s", text)
+	}
 	_, alone := one.call(t, "GET", "/v1/top?rule=each&limit=1", nil)
 	if list := alone["asked"].([]any); len(list) != 1 || strings.Contains(fmt.Sprint(list), "bob") {
 		t.Errorf("the top key of one sidecar is %v", alone)

@@ -52,7 +52,8 @@ func TestWhereAVerbGoes(t *testing.T) {
 		{sidecar, "", "", "block ann --context whole", atControls + " Bearer secret", ""},
 		{"", "", "whole", "reset ann", "", "POST /v1/reset Bearer secret"},
 		{"", "", "whole", "tier ann gold", "GET /v1/domains/shop/users/ann Bearer secret", ""},
-		{"", "", "alone", "users set ann --tier gold", "", "POST /v1/tier "},
+		{sidecar, control, "", "users set ann --tier gold --domain shop", "GET /v1/domains/shop/users/ann ", ""},
+		{sidecar, control, "alone", "users set ann --tier gold --domain shop", "GET /v1/domains/shop/users/ann ", ""},
 		{"", "", "whole", "users set ann --tier gold", "GET /v1/domains/shop/users/ann Bearer secret", ""},
 		{"", "", "whole", "unblock ann", atControls + " Bearer secret", ""},
 	} {

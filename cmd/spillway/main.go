@@ -33,9 +33,9 @@ const about = `The command works with rule files, sidecars and the control plane
 and a verb. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset need
 no noun.
 
-Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
-the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL,
-else the context: spillway context set makes one. Without any, it is on this machine.
+Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier and tenants set ask the
+control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL, else
+the context: spillway context set makes one. Without any, it is on this machine.
 
 Exit codes:
   0  all is well

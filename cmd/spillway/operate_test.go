@@ -74,7 +74,7 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "asked for most: no key", "", "top --all --limit 3"},
 		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "",
 			"tier bob gold --limit 100/1m,burst=200"},
-		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", "users set bob --tier gold"},
+		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", "tier bob gold"},
 		{exitOK, "after:  none", "", "tier bob none --limit none"},
 		{exitOK, "tenant acme in shop", "", "tenant set acme --tier gold"},
 		{exitUsage, "must be COUNT/PER", "", "tier bob --limit many"},

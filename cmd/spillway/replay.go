@@ -56,7 +56,8 @@ request lacks it. Rules that applied to no request are listed with the reason, a
 rules have none of them, every limit is.
 
 -o html is one page with charts. Lines that cannot be read are skipped and counted; the exit code is 4 then. With
---fail-if it is 1 where one of the conditions holds. Beyond --memory the counters nearest to their end are forgotten,
+--fail-if it is 1 where one of the conditions holds, and 2 where a field that a flag names is in no line, or no rule
+applied to any request. Beyond --memory the counters nearest to their end are forgotten,
 and counted in the report.`
 
 func newReplay() *cobra.Command {
@@ -125,13 +126,11 @@ func (f *replayFlags) replay(cmd *cobra.Command, out *printer, logs []string) er
 	if broken > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
 	}
-	switch {
-	case exceeded(cmd.ErrOrStderr(), bounds, report):
-		return exit(exitFound)
-	case broken > 0:
-		return exit(exitBroken)
+	err = judge(cmd.ErrOrStderr(), bounds, report)
+	if err == nil && broken > 0 {
+		err = exit(exitBroken)
 	}
-	return nil
+	return err
 }
 
 // decideLogs replays, with progress and a file of refusals where they are wanted.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -42,6 +43,35 @@ func parseBounds(texts []string, compares bool) (all []bound, err error) {
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// judge is an error where one of the conditions holds, or the report cannot show that none does.
+func judge(to io.Writer, bounds []bound, r *replay.Report) error {
+	if exceeded(to, bounds, r) {
+		return exit(exitFound)
+	}
+	if why := proofless(r); len(bounds) > 0 && why != "" {
+		return errors.New("--fail-if shows nothing: " + why)
+	}
+	return nil
+}
+
+// proofless is why a report cannot show that conditions do not hold: fields that were named are in no line, or no
+// rule applied to a request. It is empty where the report can.
+func proofless(r *replay.Report) string {
+	if len(r.Log.Missing) > 0 {
+		return "no line has the field " + strings.Join(r.Log.Missing, ", ")
+	}
+	for _, side := range []*replay.SideReport{&r.Rules, r.Against} {
+		if side != nil && side.Outcomes["no_limit"]+side.Outcomes["unknown_domain"] < r.Log.Requests {
+			return ""
+		}
+	}
+	text := "no rule applied to any request"
+	for _, n := range r.Rules.Never[:min(len(r.Rules.Never), 1)] {
+		text += fmt.Sprintf(": %s: %s", n.Rule, n.Why)
+	}
+	return text
 }
 
 // exceeded reports whether one of the conditions holds, and writes which.

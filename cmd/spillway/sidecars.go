@@ -16,7 +16,7 @@ func newSidecars() *noun {
 	return &noun{
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
 		columns: columns(`SIDECAR :sidecarName | HOST host | RULES rules | CANARY :canariesOf |
-			DEGRADED degraded bad | VERSION version |
+			DEGRADED :degradedNow bad | VERSION version |
 			LOADED loaded:when | STARTED started:when | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
 			run: listSidecars,
@@ -35,6 +35,14 @@ func sidecarName(s object) string {
 	return text(s, "id")
 }
 
+// degradedNow is what does not work at a sidecar; of one that is not heard nobody knows.
+func degradedNow(s object) string {
+	if s["not_heard_for"] != nil {
+		return "?"
+	}
+	return words(s["degraded"])
+}
+
 // unknown prints what an answer lacks because the store does not answer, and why.
 func (s *session) unknown(o object) {
 	if why := text(o, "unknown"); why != "" {
@@ -50,7 +58,7 @@ func listSidecars(s *session, _ []string) {
 		if agree && trying {
 			s.line("%s, some with a canary, which is meant", counted(len(rows), "sidecar"))
 		} else if agree {
-			s.line("%s, all with the same rules", counted(len(rows), "sidecar"))
+			s.line("%s, all with the same rules%s", counted(len(rows), "sidecar"), lastHeard(rows))
 		} else {
 			s.painted(counted(len(rows), "sidecar"), ", and their rules ", s.style(red, "DIFFER"), ": ",
 				plain(text(o, "rules")))
@@ -59,6 +67,14 @@ func listSidecars(s *session, _ []string) {
 		s.table(rows, s.noun.columns)
 	})
 	s.found(!agree)
+}
+
+// lastHeard restricts what is said of all sidecars, where one is not heard.
+func lastHeard(rows []object) string {
+	if slices.ContainsFunc(rows, func(o object) bool { return o["not_heard_for"] != nil }) {
+		return " as last heard"
+	}
+	return ""
 }
 
 // canariesOf are the canaries that a sidecar uses, such as shop@4.

@@ -36,11 +36,10 @@ func newUsers() *noun {
 			run:     listUsers,
 			example: "list --tier gold\nlist --by last-request --limit 20"},
 		{use: "show NAME", short: "Show a user", example: "show ann"},
-		{use: "set NAME", short: "Make a user, or change it", run: setUser,
+		{use: "set NAME", short: "Make a user, or change it",
 			example: "set ann --quota-month 1000000 --quota-hour none",
 			long: `set makes a user, or changes what the flags name of one that exists. A quota takes the place of the
-tier's limits. none removes what there is. Where another changes the user meanwhile, the command fails. Where no
-control is named, --tier alone asks the sidecar.`},
+tier's limits. none removes what there is. Where another changes the user meanwhile, the command fails.`},
 		{use: "rm NAME", short: "Remove a user without API keys", example: "rm ann"},
 		loadVerb(),
 	}
@@ -66,20 +65,6 @@ func userBlock(u object) string {
 		return ""
 	}
 	return blocked(object{"until": u["blocked_until"], "reason": u["block_reason"]})
-}
-
-// setUser asks the sidecar where no control is named and only the tier changes.
-func setUser(s *session, args []string) {
-	tier := s.given("tier") && s.target.truth() == sidecarAPI
-	for _, o := range s.noun.fields[1:] {
-		tier = tier && !s.given(o.flag)
-	}
-	if !tier {
-		setNoun(s, args)
-		return
-	}
-	s.turn(sidecarAPI)
-	s.setTier("user/"+args[0], s.flag("tier"))
 }
 
 func newTenants() *noun {

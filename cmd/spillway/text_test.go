@@ -100,6 +100,25 @@ func TestCountersNameWhoTheyCount(t *testing.T) {
 	}
 }
 
+// TestASidecarThatIsNotHeard: of such a one only what was heard last is known, and not what is degraded.
+func TestASidecarThatIsNotHeard(t *testing.T) {
+	for silent, wants := range map[string][]string{
+		`,"not_heard_for":12`: {"all with the same rules as last heard\n",
+			"b (not heard for 12s)  h     r      -       ?"},
+		"": {"all with the same rules\n", "b          h     r      -       -"},
+	} {
+		server := answering(t, map[string]string{"/v1/sidecars": `{"rules_agree":true,"sidecars":[{` +
+			`"id":"a","self":true,"host":"h","rules":"r","degraded":["redis: dial"]},{"id":"b","host":"h","rules":"r"` + silent +
+			`}]}`})
+		got := call("", "sidecars", "list", "--server", server)
+		for _, want := range append(wants, "redis: dial") {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("%q is missing:\n%s%s", want, got.out, got.errors)
+			}
+		}
+	}
+}
+
 // TestBodiesAreRead: an answer of a door is shown with its body, and not in base64.
 func TestBodiesAreRead(t *testing.T) {
 	server := answering(t, map[string]string{"/v1/explain": `{"domain":"d","known":true,"verdict":{"outcome":"refused",` +

@@ -168,7 +168,8 @@ var formats = map[string]func(value any) string{
 	"untilFull": of(untilFull), "eventClient": of(eventClient),
 	"eventRequest": of(eventRequest), "decisionRule": of(decisionRule), "decisionLimit": of(decisionLimit),
 	"decisionLeft": of(decisionLeft), "retryAfter": of(retryAfter), "owners": of(owners),
-	"sidecarName": of(sidecarName), "ruleName": of(ruleName), "ruleLimit": of(ruleLimit),
+	"sidecarName": of(sidecarName), "degradedNow": of(degradedNow), "ruleName": of(ruleName),
+	"ruleLimit":    of(ruleLimit),
 	"requestWords": of(requestWords), "changeWords": of(changeWords), "chargeLeft": of(chargeLeft),
 	"chargeCost": of(chargeCost), "refuses": of(refuses), "named": of(named), "beatenBy": of(beatenBy),
 }

@@ -32,7 +32,7 @@ func FromEnvironment(environ []string, program string) (Config, error) {
 	cfg.applyDefaults(filepath.Base(program))
 	problems = append(problems, except(reported, cfg.validate())...)
 	problems = append(problems, cfg.readSecret()...)
-	cfg.Warnings = conceal(append(cfg.warnings(set), cfg.pools()...), set)
+	cfg.Warnings = conceal(slices.Concat(cfg.warnings(set), cfg.pools(), cfg.alone(set)), set)
 	if len(problems) > 0 {
 		return cfg, &ConfigError{conceal(problems, set)}
 	}
@@ -235,6 +235,22 @@ func (c *Config) pools() (lines []string) {
 		}
 	}
 	return lines
+}
+
+// alone returns a line with the variables about Redis that are set without REDIS_URL.
+func (c *Config) alone(set map[string]string) []string {
+	var without []string
+	for _, name := range Variables() {
+		off := set[name] == "" || strings.EqualFold(set[name], "false")
+		if !off && strings.HasPrefix(name, "REDIS_") && !strings.HasPrefix(name, "REDIS_PERSECOND") {
+			without = append(without, name)
+		}
+	}
+	if c.Redis.URL != "" || len(without) == 0 {
+		return nil
+	}
+	return []string{"no REDIS_URL: each sidecar counts alone, in memory; without effect: " +
+		strings.Join(without, ", ")}
 }
 
 // partly returns a line for each variable that has an effect only with some values, or only beside others.

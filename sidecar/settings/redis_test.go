@@ -64,6 +64,9 @@ func TestSettingsOfAStoreThatIsNotAskedFor(t *testing.T) {
 		"REDIS_PERSECOND_PIPELINE_WINDOW=1ms": "ignored: REDIS_PERSECOND_PIPELINE_WINDOW: " +
 			noPipeline,
 
+		"REDIS_TYPE=cluster REDIS_AUTH=x REDIS_TLS=false": "no REDIS_URL: each sidecar counts alone, in memory; " +
+			"without effect: REDIS_AUTH, REDIS_TYPE",
+
 		"REDIS_PERSECOND_TLS=true": "ignored: REDIS_PERSECOND_TLS: set REDIS_PERSECOND=true as well",
 		"REDIS_PERSECOND_POOL_SIZE=3 REDIS_PERSECOND_AUTH=x": "ignored: REDIS_PERSECOND_AUTH: set " +
 			"REDIS_PERSECOND=true as well\n" +
