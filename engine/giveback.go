@@ -11,8 +11,8 @@ import (
 // of those may be given back together. Further ones are counted as failed.
 const leastRefunds = 1000
 
-// refundAll undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
-// it may have used up its patience. What stays charged of a refused request goes back only with everything.
+// refundAll undoes what a request took that is refused after all, each charge where it was made. No caller waits for
+// it: it may have used up its patience. What stays charged of a refused request goes back only with everything.
 func (e *Engine) refundAll(domain *descriptors.CompiledDomain, r *limit.Request, everything bool) {
 	store, share := new(limit.Request), new(limit.Request)
 	for i := range r.Decisions {

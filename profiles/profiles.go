@@ -1,6 +1,6 @@
-// Package profiles is what is known about one identity beside the rule file: a block, a tier, limits of its own, a note.
-// Records are kept in Redis beside the counters, cached here, and in force everywhere within a second. Without Redis
-// they are kept in this process.
+// Package profiles is what is known about one identity beside the rule file: a block, a tier, limits of its own, a
+// note. Records are kept in Redis beside the counters, cached here, and in force everywhere within a second. Without
+// Redis they are kept in this process.
 //
 // A decision looks records up and never waits for more than one call: what is cached costs no call, and of what is not
 // cached all are asked for at once. While Redis is away, what is cached holds, and identities that are not cached have

@@ -6,8 +6,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// BenchmarkBytesOfAnEvent archives a day of 200,000 events of 100,000 users at random, and reports what a row takes in a file.
-// docs/explain/sizing.md calculates with it.
+// BenchmarkBytesOfAnEvent archives a day of 200,000 events of 100,000 users at random, and reports what a row takes
+// in a file. docs/explain/sizing.md calculates with it.
 func BenchmarkBytesOfAnEvent(b *testing.B) {
 	for b.Loop() {
 		w := newWorld(b, servers.StartPostgres(b), "bytes", false)

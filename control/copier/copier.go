@@ -101,8 +101,8 @@ func (c *Copier) Queued(ctx context.Context) (map[string]int64, error) {
 	return queued, nil
 }
 
-// Run copies until ctx ends or something fails, and is called again then: it is a task of the leader. After a failure it
-// returns once it copies again, so that the leader knows.
+// Run copies until ctx ends or something fails, and is called again then: it is a task of the leader. After a failure
+// it returns once it copies again, so that the leader knows.
 func (c *Copier) Run(ctx context.Context, _ <-chan struct{}) error {
 	c.mark(func(s *Stats) { s.Copies = true })
 	err := c.run(ctx)

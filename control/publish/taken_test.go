@@ -48,8 +48,8 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 	}
 }
 
-// TestABlockStaysWhileTheDatabaseRefusesIt: one that a sidecar has made stays in force until the database has it, and for
-// good where the database can never have it.
+// TestABlockStaysWhileTheDatabaseRefusesIt: one that a sidecar has made stays in force until the database has it, and
+// for good where the database can never have it.
 func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 	c, ctx := newCapacity(t), t.Context()
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)

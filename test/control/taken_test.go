@@ -12,8 +12,8 @@ import (
 )
 
 // TestBlocksOfSidecarsAreTakenOver changes blocks at a sidecar while no control runs: of somebody unknown, of a user
-// whom the control keeps, and the end of a block of the control. The next control has all of them in the database, under
-// the name of who made them, and they hold when Redis loses everything.
+// whom the control keeps, and the end of a block of the control. The next control has all of them in the database,
+// under the name of who made them, and they hold when Redis loses everything.
 func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 	const blocks, users = "/v1/domains/api/blocks/", "/v1/domains/api/users/"
 	w := newWorld(t, 1, 2)
