@@ -89,6 +89,7 @@ ask 0 sidecars list
 ask 0 rules show --domain api
 
 question "What would a lower limit have done yesterday?"
+ask 0 replay --rules examples/replay/before.yaml examples/replay/access.log
 ask 0 replay --rules examples/replay/before.yaml --against examples/replay/after.yaml --user user examples/replay/access.log
 
 question "Is this pull request safe?"
