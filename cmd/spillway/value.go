@@ -167,7 +167,7 @@ var formats = map[string]func(value any) string{
 	"refusedShare": of(refusedShare), "left": of(left),
 	"untilFull": of(untilFull), "eventClient": of(eventClient),
 	"eventRequest": of(eventRequest), "decisionRule": of(decisionRule), "decisionLimit": of(decisionLimit),
-	"decisionLeft": of(decisionLeft), "retryAfter": of(retryAfter), "owners": of(owners),
+	"decisionLeft": of(decisionLeft), "retryAfter": of(retryAfter), "owners": of(owners), "countedBy": of(countedBy),
 	"sidecarName": of(sidecarName), "degradedNow": of(degradedNow), "ruleName": of(ruleName),
 	"ruleLimit":    of(ruleLimit),
 	"requestWords": of(requestWords), "changeWords": of(changeWords), "chargeLeft": of(chargeLeft),
