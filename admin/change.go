@@ -10,10 +10,11 @@ import (
 	"github.com/spillway-mesh/spillway/profiles"
 )
 
-// change changes the record of an identity, or only finds what that would do, and logs it.
+// change changes the profile of an identity, or only finds what that would do, and logs it.
 func (a *API) change(
-	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*profiles.Record),
-) (*RecordChange, error) {
+	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string,
+	edit func(*profiles.Profile),
+) (*ProfileChange, error) {
 	id, _, err := a.identity(of)
 	if err != nil {
 		return nil, err
@@ -25,11 +26,11 @@ func (a *API) change(
 	if err != nil {
 		return nil, err
 	}
-	change := a.Records.Change
+	change := a.Profiles.Change
 	if dry {
-		change = a.Records.Preview
+		change = a.Profiles.Preview
 	}
-	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *profiles.Record) {
+	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *profiles.Profile) {
 		edit(r)
 		if note != nil {
 			r.Note = *note
@@ -39,9 +40,9 @@ func (a *API) change(
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
 	if before != nil && before.Control {
-		warnings = append(warnings, "the control plane keeps this record, and puts its own back: change it there")
+		warnings = append(warnings, "the control plane keeps this profile, and puts its own back: change it there")
 	}
-	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
+	answer := &ProfileChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
 	if !dry {
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
@@ -63,7 +64,7 @@ func (a *API) reachable(ctx context.Context) error {
 // claimed refuses a change that a control would undo, and names the command that asks the control for it. A control
 // keeps all blocks, and tiers and limits of users; it does not end blocks that it does not know.
 func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity) error {
-	claimed, err := a.Records.Claimed(ctx, id.Domain)
+	claimed, err := a.Profiles.Claimed(ctx, id.Domain)
 	if err != nil || !claimed {
 		return err
 	}
@@ -74,8 +75,8 @@ func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity)
 	case action == "tier" && id.Kind == profiles.User:
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
-		record, err := a.Records.Get(ctx, *id)
-		if err != nil || record == nil || !record.Control {
+		profile, err := a.Profiles.Get(ctx, *id)
+		if err != nil || profile == nil || !profile.Control {
 			return err
 		}
 		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())

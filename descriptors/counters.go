@@ -47,7 +47,7 @@ const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 // Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
 // would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
 // scopes gets the counters that count by none of them.
-func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
+func (d *CompiledDomain) Counters(of Holder, known *Profiles) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}, beaten: map[*compiledRule]string{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
@@ -59,9 +59,9 @@ func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, u
 	s.attrs.setClient()
 	h.have = s.attrs.scope()
 	if known == nil {
-		known = &Records{}
+		known = &Profiles{}
 	}
-	h.who = [...]string{of.User, of.Tenant, cmp.Or(of.Tier, recordTier(known.APIKey), recordTier(known.User),
+	h.who = [...]string{of.User, of.Tenant, cmp.Or(of.Tier, profileTier(known.APIKey), profileTier(known.User),
 		d.users[of.User].tier)}
 	h.by = h.have & whoScopes
 	for number := range d.index.groups {
@@ -96,7 +96,7 @@ func (h *holders) addRule(r *compiledRule, p *pattern) {
 	h.addLimits(r, string(h.match.scratch.key))
 }
 
-// lack records, once, a rule whose counters cannot be listed.
+// lack profiles, once, a rule whose counters cannot be listed.
 func (h *holders) lack(r *compiledRule, lacks Scope) {
 	rule := r.limits[0].effect.Rule
 	if h.seen["lacks "+rule] {
@@ -129,11 +129,11 @@ func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	}
 }
 
-// addOwn adds the limits that the holder has of its own, by the rule file and by records.
-func (h *holders) addOwn(of Holder, known *Records) {
+// addOwn adds the limits that the holder has of its own, by the rule file and by profiles.
+func (h *holders) addOwn(of Holder, known *Profiles) {
 	d := h.domain
 	for _, own := range []*compiledRule{
-		d.recordOwn(known.Tenant), d.recordOwn(known.User), d.recordOwn(known.APIKey),
+		d.profileOwn(known.Tenant), d.profileOwn(known.User), d.profileOwn(known.APIKey),
 		d.tenants[of.Tenant].own, d.users[of.User].own, d.clientKeys[of.APIKey].own,
 	} {
 		if own == nil {

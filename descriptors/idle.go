@@ -40,7 +40,7 @@ func (h *holders) meets(c *candidate) (idle string, sure bool) {
 		switch {
 		case len(c.asks[dim]) == 0, name == "" && dim != dimTier:
 		case name == "":
-			return "it is for a tier, and none is given or on record", false
+			return "it is for a tier, and none is given or in its profile", false
 		case !known || !slices.Contains(c.asks[dim], id):
 			return "it is for others", false
 		default:
@@ -64,15 +64,15 @@ func (c *candidate) asked() (n int) {
 }
 
 // ownOf returns the limits of the holder's own that take the place of the rules of a group, or nil.
-func (h *holders) ownOf(number int, of Holder, known *Records) *compiledRule {
+func (h *holders) ownOf(number int, of Holder, known *Profiles) *compiledRule {
 	d := h.domain
 	i := slices.IndexFunc(d.scopes, func(g scopeGroups) bool { return g.enforced == number })
 	switch {
 	case i < 0:
 	case d.scopes[i].scope == ScopeTenant:
-		return cmp.Or(d.recordOwn(known.Tenant), d.tenants[of.Tenant].own)
+		return cmp.Or(d.profileOwn(known.Tenant), d.tenants[of.Tenant].own)
 	case d.scopes[i].scope == ScopeUser:
-		return cmp.Or(d.recordOwn(known.APIKey), d.clientKeys[of.APIKey].own, d.recordOwn(known.User),
+		return cmp.Or(d.profileOwn(known.APIKey), d.clientKeys[of.APIKey].own, d.profileOwn(known.User),
 			d.users[of.User].own)
 	}
 	return nil

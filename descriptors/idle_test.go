@@ -27,14 +27,14 @@ func TestCountersThatNoRequestUses(t *testing.T) {
 	if set == nil {
 		t.Fatal(problems)
 	}
-	const tier, other = "it is for a tier, and none is given or on record", "it is for others"
+	const tier, other = "it is for a tier, and none is given or in its profile", "it is for others"
 	for name, c := range map[string]struct {
 		of   Holder
 		want map[string]string
 	}{
 		"a user alone": {Holder{User: "zoe"},
 			map[string]string{"per-user": "", "gold": tier, "search": tier, "eve": other}},
-		"of a tier on record": {Holder{User: "alice"},
+		"of a tier in the tables": {Holder{User: "alice"},
 			map[string]string{"per-user": "gold takes its place", "gold": "", "search": "", "eve": other}},
 		"of a tier that is given": {Holder{User: "zoe", Tier: "gold"},
 			map[string]string{"per-user": "gold takes its place", "gold": "", "search": "", "eve": other}},

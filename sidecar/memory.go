@@ -29,7 +29,7 @@ type budget struct {
 	denials  int64 // spent counters remembered in front of Redis
 	reserved int64 // what post-paid requests took in advance
 	tokens   int64 // what tokens yielded
-	records  int64 // what is known about identities beside the rules
+	profiles int64 // what is known about identities beside the rules
 	messages int64 // large requests that are being answered
 	peers    int64 // connections of all listeners, with what is unfinished
 	rules    int64 // the rules of a management server, estimated; twice as much while they change
@@ -53,7 +53,7 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 		limit = spacious
 	}
 	return budget{
-		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
+		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, profiles: limit / 64,
 		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8,
 		response: max(leastResponse, limit/32),
 	}

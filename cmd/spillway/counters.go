@@ -122,8 +122,8 @@ func listCounters(s *session, args []string) {
 	all := objects(o, "counters")
 	s.doubtWho(o, all)
 	s.print(o, func() {
-		kept := profile(inner(o, "record"))
-		if text(o, "unknown") != "" && inner(o, "record") == nil {
+		kept := profile(inner(o, "profile"))
+		if text(o, "unknown") != "" && inner(o, "profile") == nil {
 			kept = "unknown"
 		}
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
@@ -141,7 +141,7 @@ func listCounters(s *session, args []string) {
 
 // doubtWho notes an identity of which a sidecar knows nothing.
 func (s *session) doubtWho(o object, counters []object) {
-	known := inner(o, "record") != nil || text(o, "unknown") != "" || slices.ContainsFunc(counters, isUsed)
+	known := inner(o, "profile") != nil || text(o, "unknown") != "" || slices.ContainsFunc(counters, isUsed)
 	if s.err == nil && !known && len(counters) > 0 && inner(o, "identity")["keys"] == nil {
 		s.note("nothing is kept of %s, and no counter has been used", holder(inner(o, "identity")))
 	}
@@ -225,7 +225,7 @@ func untilFull(c object) string {
 	return "full"
 }
 
-// owners are whom a counter counts, without one all requests. A block by a record has the name in place of a key.
+// owners are whom a counter counts, without one all requests. A block by a profile has the name in place of a key.
 func owners(c object) string {
 	var all []string
 	for _, one := range objects(c, "who") {

@@ -180,7 +180,8 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	  BEGIN PERFORM pg_sleep(%f); RETURN NULL; END $$`, (database.AnswerWithin+time.Second).Seconds()))
 	run(t, d, `CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
 	x := eraser(t, d)
-	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
+	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
 	if err == nil {
 		err = x.Run(ctx, nil)
 	}

@@ -37,7 +37,7 @@ func (p *Publisher) Take(ctx context.Context, _ <-chan struct{}) error {
 		_, err = p.Reconcile(ctx, p.cfg.Database.Tasks, some)
 	}
 	if err == nil {
-		err = p.book.Announce(ctx, identitiesOf(some))
+		err = p.profiles.Announce(ctx, identitiesOf(some))
 	}
 	if err == nil {
 		_, err = p.cfg.Redis.Run(ctx, key, append([]any{"ZREM", key}, items...)...)
@@ -45,11 +45,11 @@ func (p *Publisher) Take(ctx context.Context, _ <-chan struct{}) error {
 	return err
 }
 
-// readTaken reads identities. What cannot be read, or cannot have a record, is left out.
+// readTaken reads identities. What cannot be read, or cannot have a profile, is left out.
 func (p *Publisher) readTaken(items []any) (some []database.Subject) {
 	for _, item := range items {
 		text, _ := item.(string)
-		var one peers.MissingRecord
+		var one peers.MissingProfile
 		shown, err := p.cfg.Keys.Show([]byte(text))
 		if err == nil {
 			err = json.Unmarshal(shown, &one)
@@ -76,7 +76,7 @@ func (p *Publisher) kept(ctx context.Context, all []database.Subject) (some []da
 }
 
 // takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged, and no
-// longer among those that were read: its record stays as it is.
+// longer among those that were read: its profile stays as it is.
 func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]string) error {
 	for s, text := range was {
 		swap := profiles.Swap{Was: text}
@@ -107,8 +107,8 @@ func impossible(err error) bool {
 	return errors.As(err, &refused) && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
-// blockIn is the block of a record that is in force; nil: none.
-func blockIn(r *profiles.Record) *database.BlockRequest {
+// blockIn is the block of a profile that is in force; nil: none.
+func blockIn(r *profiles.Profile) *database.BlockRequest {
 	b := r.Block
 	if b == nil || b.Lifted || !b.Until.IsZero() && !b.Until.After(time.Now()) {
 		return nil

@@ -28,7 +28,7 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 		c.exec(`INSERT INTO blocks (domain, kind, name) VALUES ('shop', 'user', 'ann')`)
 		c.exec(`UPDATE audit SET done_at = now()`)
 		c.exec(one.database)
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", "ann"),
 			`{"block":{"reason":"abuse"},"by":"eve","at":"`+one.at+`","taken":true}`)
 		for range 2 {
 			_, err := c.publisher.Reconcile(ctx, c.Tasks, about)
@@ -37,10 +37,10 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 		kept, err := database.Many[database.Block](ctx, c.Tasks, `SELECT domain, kind, name, reason, until, revision,
 		  updated_by, updated_at FROM blocks`)
 		c.must(err)
-		record := c.has("user", "ann")
-		if (len(kept) == 1) != one.blocked || strings.Contains(record, `"block"`) != one.blocked ||
-			strings.Contains(record, "taken") {
-			t.Errorf("%s at %s: the database has %v, Redis %s", one.database, one.at, kept, record)
+		profile := c.has("user", "ann")
+		if (len(kept) == 1) != one.blocked || strings.Contains(profile, `"block"`) != one.blocked ||
+			strings.Contains(profile, "taken") {
+			t.Errorf("%s at %s: the database has %v, Redis %s", one.database, one.at, kept, profile)
 		}
 		if one.blocked && fmt.Sprint(kept[0].UpdatedBy, kept[0].Reason) != "eveabuse" {
 			t.Errorf("%s at %s: the block is %+v", one.database, one.at, kept[0])
@@ -58,7 +58,7 @@ func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 		code   string
 		passes bool
 	}{{"53100", true}, {"23514", false}} {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", "ann"),
 			`{"block":{"reason":"abuse"},"by":"eve","at":"2120-01-01T00:00:00Z","taken":true}`)
 		c.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		  RAISE EXCEPTION 'no' USING ERRCODE = '` + one.code + `'; END $$`)
@@ -71,8 +71,8 @@ func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 		c.exec(`DROP FUNCTION refuse()`)
 		_, err = c.publisher.Reconcile(ctx, c.Tasks, about)
 		c.must(err)
-		if record := c.has("user", "ann"); !strings.Contains(record, "abuse") || strings.Contains(record, "taken") {
-			t.Errorf("%s: afterwards Redis has %s", one.code, record)
+		if profile := c.has("user", "ann"); !strings.Contains(profile, "abuse") || strings.Contains(profile, "taken") {
+			t.Errorf("%s: afterwards Redis has %s", one.code, profile)
 		}
 		c.exec(`DELETE FROM profiles`)
 	}
