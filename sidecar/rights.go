@@ -25,7 +25,7 @@ var (
 	sharedRights = []string{
 		"EVAL return(0) 1 KEY", "SET KEY x PX 1000", "ZADD KEY x x", "ZREM KEY x", "ZCARD KEY", "ZRANGE KEY 0 0",
 		"ZREVRANGEBYSCORE KEY 0 0", "ZREMRANGEBYSCORE KEY 0 0", "ZREMRANGEBYRANK KEY 0 0", "HSET KEY x x", "HDEL KEY x",
-		"HGETALL KEY", "MGET KEY", "PEXPIRE KEY x", "XADD KEY * x x", "PUBLISH KEY x",
+		"HGETALL KEY", "PEXPIRE KEY x", "XADD KEY * x x", "PUBLISH KEY x",
 	}
 )
 
