@@ -68,7 +68,7 @@ func topCounters(s *session, _ []string) {
 		params.Set("all", "true")
 	}
 	o := s.get("/v1/top", params)
-	s.doubt(len(objects(o, "asked")) == 0)
+	s.doubt(len(objects(o, "asked"))+len(objects(o, "refused")) == 0)
 	s.print(o, func() {
 		s.line("since %s, from %s", when(o["since"]), counted(int(whole(o, "sidecars")), "sidecar"))
 		if every := whole(o, "sampled_one_in"); every > 1 {
@@ -85,8 +85,8 @@ func topCounters(s *session, _ []string) {
 				continue
 			}
 			s.line("\n%s", list.title)
-			s.table(rows, columns(`COUNT count | ERROR error | WHO :owners | RULE :countedBy | DOMAIN domain |
-				KEY key wide`))
+			s.table(rows, columns("COUNT count | ERROR error | WHO :owners | RULE :ruleTitle | DOMAIN domain | KEY "+
+				"key wide"))
 		}
 	})
 }
@@ -130,10 +130,10 @@ func listCounters(s *session, args []string) {
 		s.unknown(o)
 		idle := func(c object) bool { return text(c, "idle") != "" }
 		s.showCounters(o, slices.DeleteFunc(slices.Clone(all), idle), `LEFT :left | LIMIT limit:limit |
-			THEN :untilFull | RULE :countedBy | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
+			THEN :untilFull | RULE :ruleTitle | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
 		for _, c := range all {
 			if idle(c) {
-				s.line("not shown: %s (%s): %s", plain(countedBy(c)), plain(limit(c["limit"])), plain(text(c, "idle")))
+				s.line("not shown: %s (%s): %s", plain(ruleTitle(c)), plain(limit(c["limit"])), plain(text(c, "idle")))
 			}
 		}
 	})
@@ -176,7 +176,7 @@ func (s *session) changeCounters(path string, args []string) {
 		}
 		s.showCounters(o, rows, `BEFORE before.left | AFTER after.left | LIMIT before.limit:limit |
 			COOL-DOWN before.cool_down:coolDown | AFTERWARDS after.cool_down:coolDown | WHO before:owners |
-			RULE before:countedBy | KEY before.key wide`)
+			RULE before:ruleTitle | KEY before.key wide`)
 	})
 	what, changes := "counter of %s has been used: nothing to reset", isUsed
 	if path == "/v1/pardon" {
@@ -216,7 +216,7 @@ func untilFull(c object) string {
 	after := span(c["reset_after"])
 	switch state := text(c, "state"); {
 	case text(c, "unknown") != "":
-		return text(c, "unknown")
+		return "not known: " + outage(text(c, "unknown"))
 	case state == "ends":
 		return "ends in " + after
 	case state == "fills":
@@ -235,14 +235,6 @@ func owners(c object) string {
 		return text(c, "key")
 	}
 	return cmp.Or(strings.Join(all, " "), "all")
-}
-
-// countedBy is the rule of a counter, as headers call it, or whose own limit it is.
-func countedBy(c object) string {
-	if isTrue(c, "own") {
-		return "own limit"
-	}
-	return text(c, "name")
 }
 
 func coolDown(value any) string {
