@@ -38,8 +38,8 @@ func (a *API) change(
 	if err != nil {
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
-	if before != nil && before.Control {
-		warnings = append(warnings, "the control plane keeps this record, and puts its own back: change it there")
+	if before != nil && before.Control && action == "tier" && (id.Kind == profiles.User || id.Kind == profiles.APIKey) {
+		warnings = append(warnings, "where the control plane has a tier or limits of it, it puts them back: change them there")
 	}
 	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
@@ -75,7 +75,7 @@ func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity)
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
 		record, err := a.Records.Get(ctx, *id)
-		if err != nil || record == nil || !record.Control {
+		if err != nil || record == nil || !record.Control || record.Block == nil || record.Block.Lifted {
 			return err
 		}
 		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())

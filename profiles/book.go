@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -233,10 +234,12 @@ func (b *Book) edit(was *Record, by string, change func(*Record)) *Record {
 	if was != nil {
 		r = *was
 	}
+	kept, tier, limits := r.Control, r.Tier, r.Limits
 	change(&r)
 	if r.empty() {
 		return nil
 	}
+	r.Operator = r.Operator || kept && (r.Tier != tier || !slices.Equal(r.Limits, limits))
 	r.By, r.At = by, b.cfg.Now().UTC().Truncate(time.Second)
 	return &r
 }

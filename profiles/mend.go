@@ -30,16 +30,6 @@ type Swap struct {
 	Record   *Record // nil: none
 }
 
-// Differs reports whether Redis has to be changed. A record of an operator, which the control plane does not keep,
-// stays where there has to be none.
-func (s *Swap) Differs() bool {
-	if s.Record == nil {
-		return s.Was != "" && s.Was != removedText && !operators(s.Was)
-	}
-	text, err := s.text()
-	return err != nil || s.Was != text
-}
-
 // Taken returns the record in Redis of which the database has to take over the block, or its end; nil: none.
 func (s *Swap) Taken() *Record {
 	r := new(Record)
@@ -49,25 +39,44 @@ func (s *Swap) Taken() *Record {
 	return r
 }
 
-// Settle makes the swap one of a record whose block was taken over: what else an operator has changed stays, where the
-// control plane does not keep the record.
-func (s *Swap) Settle(taken *Record) {
-	rest := *taken
-	rest.Taken = false
-	if rest.Block != nil && !rest.Block.Lifted {
-		rest.Block = nil
+// Merge adds to the record what an operator has set at a sidecar, and the database does not keep. It reports whether
+// Redis has to be changed.
+func (s *Swap) Merge() bool {
+	text, err := s.text()
+	if s.Was == "" || s.Was == text {
+		return s.Was == "" && s.Record != nil
 	}
-	if s.Record == nil && !rest.Control && !rest.empty() {
-		s.Record = &rest
+	var was Record
+	if err != nil || json.Unmarshal([]byte(s.Was), &was) != nil {
+		return true
 	}
+	if s.Record == nil && !was.Control && !was.Taken && !was.empty() {
+		return false // all of it is an operator's
+	}
+	s.Record = was.beside(s.Record)
+	text, err = s.text()
+	return err != nil || s.Was != text
 }
 
-// Operators reports whether Redis has a record that an operator made, and the control plane does not keep.
-func (s *Swap) Operators() bool { return operators(s.Was) }
-
-func operators(text string) bool {
-	var r Record
-	return text != "" && json.Unmarshal([]byte(text), &r) == nil && !r.Control && !r.empty()
+// beside is the record that the database has, nil for none, with what an operator has set in r. A tier or limits of the
+// database take the place of an operator's.
+func (r *Record) beside(kept *Record) *Record {
+	all := Record{By: r.By, At: r.At}
+	if kept != nil {
+		all = *kept
+	}
+	all.Note = r.Note
+	if all.Block == nil && r.Block != nil && r.Block.Lifted {
+		all.Block = r.Block
+	}
+	if (r.Operator || !r.Control) && all.Tier == "" && len(all.Limits) == 0 {
+		all.Tier, all.Limits = r.Tier, r.Limits
+		all.Operator = all.Control && (r.Tier != "" || len(r.Limits) > 0)
+	}
+	if all.empty() {
+		return nil
+	}
+	return &all
 }
 
 // text is the record as Redis keeps it.

@@ -86,6 +86,8 @@ type Record struct {
 
 	Key     *Key `json:"key,omitempty"`     // of Secret: whose key it is
 	Control bool `json:"control,omitempty"` // the control plane keeps the record, and puts its own back
+	// of a record that the control plane keeps: the tier and limits are an operator's, and stay while it has none
+	Operator bool `json:"operator,omitempty"`
 	// a sidecar has changed the block while no control ran: the next one takes the block, or its end, over
 	Taken bool `json:"taken,omitempty"`
 }

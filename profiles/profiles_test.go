@@ -105,6 +105,23 @@ func TestAChangeIsSeenByEveryBook(t *testing.T) {
 	expectTier(t, fresh, "bob", "none")
 }
 
+// TestATierBesideABlockOfTheControlIsAnOperators changes records that a control keeps: where that is about the tier, the
+// record names it an operator's, so that the control leaves it there.
+func TestATierBesideABlockOfTheControlIsAnOperators(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	for name, changed := range map[string]func(r *Record){
+		"tier": func(r *Record) { r.Tier = "gold" }, "limits": func(r *Record) { r.Limits = []Limit{{Count: 1, Per: 1}} },
+		"note": func(r *Record) { r.Note = "vip" }, "block": func(r *Record) { r.Block = &Block{Reason: "more"} },
+	} {
+		all.redis.Do(t, "SET", "rec:user:alice", `{"block":{"reason":"abuse"},"tier":"silver","control":true}`)
+		_, after, err := b.Change(t.Context(), user("alice"), "tester", changed)
+		if err != nil || after.Operator != (name == "tier" || name == "limits") {
+			t.Errorf("after a change of the %s the record is %+v (%v)", name, after, err)
+		}
+	}
+}
+
 func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
 	all := &books{redis: servers.StartRedis(t)}
 	one, other := all.open(t, 0), all.open(t, 0)
@@ -287,7 +304,7 @@ func mend(t *testing.T, b *Book, wanted []Swap) int {
 	var differ []Swap
 	for i, s := range wanted {
 		s.Was = had[i]
-		if s.Differs() {
+		if s.Merge() {
 			differ, written = append(differ, s), append(written, s.Identity)
 		}
 	}
