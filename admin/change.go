@@ -38,15 +38,22 @@ func (a *API) change(
 	if err != nil {
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
-	if before != nil && before.Control && action == "tier" && (id.Kind == profiles.User || id.Kind == profiles.APIKey) {
-		warnings = append(warnings, "where the control plane has a tier or limits of it, it puts them back: change them there")
-	}
+	warnings = append(warnings, undone(action, &id, before)...)
 	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
 	if !dry {
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
 	}
 	return answer, nil
+}
+
+// undone is a warning where a control may undo a change of a record.
+func undone(action string, id *profiles.Identity, before *profiles.Record) []string {
+	keeps := id.Kind == profiles.User || id.Kind == profiles.APIKey
+	if action != "tier" || !keeps || before == nil || !before.Control {
+		return nil
+	}
+	return []string{"a control puts back a tier and limits that it has itself: change them there"}
 }
 
 // reachable refuses a change while the store does not answer: it would hold here alone, and be gone with this sidecar.
@@ -75,7 +82,7 @@ func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity)
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
 		record, err := a.Records.Get(ctx, *id)
-		if err != nil || record == nil || !record.Control || record.Block == nil || record.Block.Lifted {
+		if err != nil || !record.Blocks() || !record.Control {
 			return err
 		}
 		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())

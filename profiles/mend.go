@@ -42,16 +42,17 @@ func (s *Swap) Taken() *Record {
 // Merge adds to the record what an operator has set at a sidecar, and the database does not keep. It reports whether
 // Redis has to be changed.
 func (s *Swap) Merge() bool {
-	text, err := s.text()
-	if s.Was == "" || s.Was == text {
-		return s.Was == "" && s.Record != nil
-	}
 	var was Record
-	if err != nil || json.Unmarshal([]byte(s.Was), &was) != nil {
+	text, err := s.text()
+	switch {
+	case s.Was == "":
+		return s.Record != nil
+	case s.Was == text:
+		return false
+	case err != nil || json.Unmarshal([]byte(s.Was), &was) != nil:
 		return true
-	}
-	if s.Record == nil && !was.Control && !was.Taken && !was.empty() {
-		return false // all of it is an operator's
+	case s.Record == nil && !was.Control && !was.Taken && !was.empty(): // all of it is an operator's
+		return false
 	}
 	s.Record = was.beside(s.Record)
 	text, err = s.text()
@@ -66,12 +67,12 @@ func (r *Record) beside(kept *Record) *Record {
 		all = *kept
 	}
 	all.Note = r.Note
-	if all.Block == nil && r.Block != nil && r.Block.Lifted {
+	if all.Block == nil && !r.Blocks() {
 		all.Block = r.Block
 	}
-	if (r.Operator || !r.Control) && all.Tier == "" && len(all.Limits) == 0 {
+	if !all.limits() && (r.Operator || !r.Control) {
 		all.Tier, all.Limits = r.Tier, r.Limits
-		all.Operator = all.Control && (r.Tier != "" || len(r.Limits) > 0)
+		all.Operator = all.Control && all.limits()
 	}
 	if all.empty() {
 		return nil

@@ -125,6 +125,12 @@ func (r *Record) empty() bool {
 	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == "" && r.Key == nil
 }
 
+// Blocks reports whether a record, nil for none, has a block, and not the end of one of the rules.
+func (r *Record) Blocks() bool { return r != nil && r.Block != nil && !r.Block.Lifted }
+
+// limits reports whether a record has a tier, or limits of its own.
+func (r *Record) limits() bool { return r.Tier != "" || len(r.Limits) > 0 }
+
 // takenFor is how long the end of a block waits for a control that takes it over.
 const takenFor = 30 * 24 * time.Hour
 

@@ -105,13 +105,14 @@ func TestAChangeIsSeenByEveryBook(t *testing.T) {
 	expectTier(t, fresh, "bob", "none")
 }
 
-// TestATierBesideABlockOfTheControlIsAnOperators changes records that a control keeps: where that is about the tier, the
-// record names it an operator's, so that the control leaves it there.
+// TestATierBesideABlockOfTheControlIsAnOperators changes records that a control keeps: where that is about the tier or
+// limits, the record names them an operator's, so that the control leaves them there.
 func TestATierBesideABlockOfTheControlIsAnOperators(t *testing.T) {
 	all := &books{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	for name, changed := range map[string]func(r *Record){
-		"tier": func(r *Record) { r.Tier = "gold" }, "limits": func(r *Record) { r.Limits = []Limit{{Count: 1, Per: 1}} },
+		"tier":   func(r *Record) { r.Tier = "gold" },
+		"limits": func(r *Record) { r.Limits = []Limit{{Count: 1, Per: 1}} },
 		"note": func(r *Record) { r.Note = "vip" }, "block": func(r *Record) { r.Block = &Block{Reason: "more"} },
 	} {
 		all.redis.Do(t, "SET", "rec:user:alice", `{"block":{"reason":"abuse"},"tier":"silver","control":true}`)

@@ -125,7 +125,8 @@ func TestKeptDecisionsFitIntoSmallContainers(t *testing.T) {
 		{"33554432", 8192, 1024}, {"67108864", 8192, 2048}, {"268435456", 8192, 8192}, {"268435456", 100, 100},
 		{"1073741824", 1 << 20, 32768},
 	} {
-		b := budgetOf(settings.Memory{}, machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", c.limit+"\n"))
+		root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", c.limit+"\n")
+		b := budgetOf(settings.Memory{}, root)
 		if got := b.keptDecisions(c.asked); got != c.want {
 			t.Errorf("of %d decisions %d are kept in a container of %s bytes, want %d", c.asked, got, c.limit, c.want)
 		}

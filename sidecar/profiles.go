@@ -67,7 +67,7 @@ func askForProfiles(ctx context.Context, c *redis.Client, keys keys.Names, ids [
 		peers.MissingRecords{Hidden: keys.Hide(text)})
 }
 
-// maxTaken is how many identities of a domain wait for a control at most. Without one nobody takes them over, and the oldest go.
+// maxTaken is how many identities of a domain wait at most for a control that takes them over. The oldest go.
 const maxTaken = 100_000
 
 // noteTaken notes that an operator has changed the block of an identity, for a control to take over.

@@ -65,8 +65,8 @@ func checkCalls(t *testing.T, calls string, least int) {
 	}
 }
 
-// TestBackupsShowNoPassword takes backups of servers whose URLs have a password, and loads them: no program gets it as an
-// argument, which every user of the machine can read, and each gets the right one.
+// TestBackupsShowNoPassword takes backups of servers whose URLs have a password, and loads them: no program gets it as
+// an argument, which every user of the machine can read, and each gets the right one.
 func TestBackupsShowNoPassword(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) {
 		folder, calls := watched(t, "pg_dump", "pg_restore")
@@ -74,7 +74,8 @@ func TestBackupsShowNoPassword(t *testing.T) {
 		conn := connect(t, from)
 		must.Get(conn.Exec(context.Background(), `CREATE TABLE kept AS SELECT 7 AS n`))(t)
 		backup := filepath.Join(t.TempDir(), "backup")
-		runBackup(t, folder, postgresScript, []string{"dump", backup, "events*"}, "DATABASE_URL="+withSecret(t, from.URL))
+		runBackup(t, folder, postgresScript, []string{"dump", backup, "events*"},
+			"DATABASE_URL="+withSecret(t, from.URL))
 		runBackup(t, folder, postgresScript, []string{"load", backup}, "DATABASE_URL="+withSecret(t, to.URL))
 		var n int
 		must.Do(t, connect(t, to).QueryRow(context.Background(), `SELECT n FROM kept`).Scan(&n))
@@ -105,7 +106,8 @@ func TestBackupsShowNoPassword(t *testing.T) {
 		r.Do(t, "ACL", "SETUSER", "backup", "on", ">"+secret, "~*", "+@all")
 		file := put(t, "auth", "backup:"+secret)
 		for i, env := range [][]string{
-			{"REDIS_URL=" + r.Addr, "REDIS_AUTH=backup:" + secret}, {"REDIS_URL=" + r.Socket, "REDIS_AUTH_FILE=" + file},
+			{"REDIS_URL=" + r.Addr, "REDIS_AUTH=backup:" + secret},
+			{"REDIS_URL=" + r.Socket, "REDIS_AUTH_FILE=" + file},
 			{"REDIS_URL=unix://" + r.Socket, "REDIS_AUTH_FILE=" + file},
 		} {
 			runBackup(t, folder, redisScript, []string{"rdb", filepath.Join(t.TempDir(), fmt.Sprint(i))}, env...)
