@@ -12,7 +12,8 @@ import (
 
 // change changes the record of an identity, or only finds what that would do, and logs it.
 func (a *API) change(
-	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string, edit func(*profiles.Record),
+	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string,
+	edit func(*profiles.Record),
 ) (*RecordChange, error) {
 	id, _, err := a.identity(of)
 	if err != nil {
@@ -38,7 +39,7 @@ func (a *API) change(
 	if err != nil {
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
-	warnings = append(warnings, undone(action, &id, before)...)
+	warnings = append(warnings, putBack(action, &id, before)...)
 	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
 	if !dry {
@@ -47,8 +48,8 @@ func (a *API) change(
 	return answer, nil
 }
 
-// undone is a warning where a control may undo a change of a record.
-func undone(action string, id *profiles.Identity, before *profiles.Record) []string {
+// putBack is a warning where a control may put back what is changed.
+func putBack(action string, id *profiles.Identity, before *profiles.Record) []string {
 	keeps := id.Kind == profiles.User || id.Kind == profiles.APIKey
 	if action != "tier" || !keeps || before == nil || !before.Control {
 		return nil

@@ -113,7 +113,7 @@ func TestATierBesideABlockOfTheControlIsAnOperators(t *testing.T) {
 	for name, changed := range map[string]func(r *Record){
 		"tier":   func(r *Record) { r.Tier = "gold" },
 		"limits": func(r *Record) { r.Limits = []Limit{{Count: 1, Per: 1}} },
-		"note": func(r *Record) { r.Note = "vip" }, "block": func(r *Record) { r.Block = &Block{Reason: "more"} },
+		"note":   func(r *Record) { r.Note = "vip" }, "block": func(r *Record) { r.Block = &Block{Reason: "more"} },
 	} {
 		all.redis.Do(t, "SET", "rec:user:alice", `{"block":{"reason":"abuse"},"tier":"silver","control":true}`)
 		_, after, err := b.Change(t.Context(), user("alice"), "tester", changed)

@@ -85,9 +85,9 @@ func (a *API) Operations() *httpapi.API {
 	a.comparing = make(chan struct{}, 1)
 	api := httpapi.New(httpapi.Config{
 		Title: "Spillway control",
-		About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it. The answer of a change that " +
-			"sidecars take from Redis has the header " + inForce + ": true, or false where Redis does not have it yet; " +
-			"then " + inForceOnce + " says what has to come first.",
+		About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it. The answer of a change " +
+			"that sidecars take from Redis has the header " + inForce + ": true, or false where Redis does not have it " +
+			"yet; then " + inForceOnce + " is what has to come first.",
 		Access: httpapi.Access{
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},

@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/must"
 )
 
-// TestUsersByTheirLastRequestInPages reads the list by its cursor. Users who are removed once they are listed do not end
-// it. What is no cursor of this order is refused.
+// TestUsersByTheirLastRequestInPages reads the list by its cursor. Users who are removed once they are listed do not
+// end it. What cannot be a cursor of this order is refused.
 func TestUsersByTheirLastRequestInPages(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, last_request_at) VALUES ('shop', 'a.b', '2026-11-03T01:02:03.456789Z'),
@@ -39,8 +39,8 @@ func TestUsersByTheirLastRequestInPages(t *testing.T) {
 		t.Errorf("the users are %q, want %q", names, want)
 	}
 	for _, wrong := range []string{
-		"by=last-request&cursor=ann", "by=last-request&cursor=-1.ann", "by=last-request&cursor=99999999999999999999.ann",
-		"by=last-request&after=ann", "cursor=never.ann",
+		"by=last-request&cursor=ann", "by=last-request&cursor=-1.ann",
+		"by=last-request&cursor=99999999999999999999.ann", "by=last-request&after=ann", "cursor=never.ann",
 	} {
 		status, text := asked(t, server, "GET", "/v1/domains/shop/users?"+wrong, "")
 		if status != http.StatusUnprocessableEntity {

@@ -87,8 +87,8 @@ func TestQuotasThatAreTakenAreLimits(t *testing.T) {
 	}
 }
 
-// TestUsersByTheirLastRequest reads the list page by page, also where the last user of a page goes before the next one is
-// read. An index has its order.
+// TestUsersByTheirLastRequest reads the list page by page, also where the last user of a page goes before the next one
+// is read. An index has its order.
 func TestUsersByTheirLastRequest(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO tiers (domain, name) VALUES ('shop', 'gold')`)

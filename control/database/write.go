@@ -37,8 +37,8 @@ func write(ctx context.Context, in beginner, by Actor, action string, f func(pgx
 	})
 }
 
-// Change is a change whose way to Redis is watched. The zero value has no way to go.
-type Change struct{ line int64 } // of the audit, the last one; 0: Redis has nothing to do with it
+// Change is a change whose way to Redis is watched. Redis has nothing to do with the zero value.
+type Change struct{ line int64 } // of the audit, the last one
 
 type watchKey struct{}
 
@@ -51,7 +51,7 @@ func Watch(ctx context.Context) (context.Context, *Change) {
 // Made reports whether something was written that Redis has to have.
 func (c *Change) Made() bool { return c.line > 0 }
 
-// InRedis reports whether Redis has a change, and sidecars were told of it.
+// InRedis reports whether Redis has a change, and it was announced to sidecars.
 func (d *DB) InRedis(ctx context.Context, c *Change) (is bool, err error) {
 	err = d.urgent.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM audit WHERE id = $1 AND done_at IS NULL)`,
 		c.line).Scan(&is)

@@ -28,8 +28,8 @@ const (
 //go:embed taken.lua
 var takenScript string
 
-// Take is a task: it takes over blocks that sidecars have changed while no control ran. Notes of domains that the control
-// does not keep stay, for when it does.
+// Take is a task: it takes over blocks that sidecars have changed while no control ran. Notes of domains that the
+// control does not keep stay, for when it does.
 func (p *Publisher) Take(ctx context.Context, _ <-chan struct{}) error {
 	kept, err := p.domains(ctx)
 	if err != nil {

@@ -82,13 +82,14 @@ func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 	}
 }
 
-// TestWhatAnOperatorHasSetStaysBesideABlock gives an identity of each kind a tier, a limit and a note at a sidecar, and a
-// block there or in the database. The block is taken over, or written, and ends, and comes and ends again: the rest stays,
-// and no walk writes what is right already.
+// TestWhatAnOperatorHasSetStaysBesideABlock gives an identity of each kind a tier, a limit and a note at a sidecar, and
+// a block there or in the database. The block is taken over, or written, and ends, and comes and ends again: the rest
+// stays, and no walk writes what is right already.
 func TestWhatAnOperatorHasSetStaysBesideABlock(t *testing.T) {
 	c, ctx := newCapacity(t), t.Context()
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)
-	const rest = `"tier":"gold","limits":[{"count":5,"per":60000000000}],"note":"vip","by":"eve","at":"2020-01-01T00:00:00Z"`
+	const rest = `"tier":"gold","limits":[{"count":5,"per":60000000000}],"note":"vip","by":"eve",` +
+		`"at":"2020-01-01T00:00:00Z"`
 	for _, about := range []database.Subject{
 		{Domain: "shop", Kind: "user", Name: "ann"}, {Domain: "shop", Kind: "tenant", Name: "acme"},
 		{Domain: "shop", Kind: "api_key", Name: "k1"}, {Domain: "shop", Kind: "ip", Name: "192.0.2.0/24"},
@@ -116,7 +117,8 @@ func TestWhatAnOperatorHasSetStaysBesideABlock(t *testing.T) {
 		for range 2 {
 			c.exec(`DELETE FROM blocks`)
 			holds("after the block", false)
-			c.exec(fmt.Sprintf(`INSERT INTO blocks (domain, kind, name) VALUES ('shop', '%s', '%s')`, about.Kind, about.Name))
+			c.exec(fmt.Sprintf(`INSERT INTO blocks (domain, kind, name) VALUES ('shop', '%s', '%s')`, about.Kind,
+				about.Name))
 			holds("after a block in the database", true)
 		}
 		c.exec(`DELETE FROM blocks`)
@@ -155,8 +157,8 @@ func TestATierOfTheDatabaseIsInPlaceOfAnOperators(t *testing.T) {
 	}
 }
 
-// TestNotesOfBlocks lets a sidecar note a block anew while a control takes it over: that note stays for the next time. So
-// does a note of a domain that the control does not keep, until it does.
+// TestNotesOfBlocks lets a sidecar note a block anew while a control takes it over: that note stays for the next time.
+// So does a note of a domain that the control does not keep, until it does.
 func TestNotesOfBlocks(t *testing.T) {
 	c, ctx := newCapacity(t), t.Context()
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestAChangeSaysWhetherItIsInForce changes things while Redis is away, at the control that leads and at the other one:
-// the command ends with 0, and prints what has to come before they are in force. Both controls stay ready, and name what
-// is wrong. Once Redis is back the changes are in force, and later ones at once.
+// the command ends with 0, and prints what has to come before they are in force. Both controls stay ready, and name
+// what is wrong. Once Redis is back the changes are in force, and later ones at once.
 func TestAChangeSaysWhetherItIsInForce(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	w.must("POST", versions, map[string]any{"text": rulesOf(1000)})
