@@ -113,7 +113,7 @@ $(CRDS): tools/crds tools/istiod/go.mod test/chart/go.mod Makefile
 
 .PHONY: capacity
 capacity: tools ## measure what docs/explain/capacity.md calculates with: a hundredth of ten million users (takes minutes)
-	@$(GO) test -tags full -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x -v ./control
+	@$(GO) test -tags full -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x -v ./control/publish
 	@$(GO) test -tags full -timeout 60m -run '^TestChangesReachEverySidecar$$' -count=1 -v ./test/control
 
 .PHONY: screenshots

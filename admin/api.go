@@ -28,13 +28,13 @@ var TokenFile = httpapi.TokenFile{Variable: "ADMIN_TOKEN_FILE", Roles: Roles}
 
 // API is what the debug port serves under /v1.
 type API struct {
-	Access  httpapi.Access
-	Engine  *engine.Engine
-	Records *profiles.Book
-	Doors   Doors
-	InUse   func() InUse
-	Config  func() ConfigView
-	Counted func() StatsView // since the start; who asks, the time and the rules are filled in here
+	Access   httpapi.Access
+	Engine   *engine.Engine
+	Profiles *profiles.Store
+	Doors    Doors
+	InUse    func() InUse
+	Config   func() ConfigView
+	Counted  func() StatsView // since the start; who asks, the time and the rules are filled in here
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
 	// count themselves of the keys that it made full.
 	Forget   func(ctx context.Context, touched, reset []string) error

@@ -36,7 +36,8 @@ func apiOf(t *testing.T, access httpapi.Access) (*API, *strings.Builder) {
 	e.Use(set)
 	log := new(strings.Builder)
 	return &API{
-		Access: access, Engine: e, Records: profiles.New(profiles.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Access: access, Engine: e, Profiles: profiles.New(profiles.Config{}),
+		Log:   slog.New(slog.NewTextHandler(log, nil)),
 		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} },
 		Counted: manyDecisions, Events: new(live.Feed), EventsRole: httpapi.Operate,
 	}, log

@@ -10,11 +10,11 @@ import (
 	"github.com/spillway-mesh/spillway/profiles"
 )
 
-// change changes the record of an identity, or only finds what that would do, and logs it.
+// change changes the profile of an identity, or only finds what that would do, and logs it.
 func (a *API) change(
 	ctx context.Context, action string, of *Whom, dry bool, note *string, warnings []string,
-	edit func(*profiles.Record),
-) (*RecordChange, error) {
+	edit func(*profiles.Profile),
+) (*ProfileChange, error) {
 	id, _, err := a.identity(of)
 	if err != nil {
 		return nil, err
@@ -26,11 +26,11 @@ func (a *API) change(
 	if err != nil {
 		return nil, err
 	}
-	change := a.Records.Change
+	change := a.Profiles.Change
 	if dry {
-		change = a.Records.Preview
+		change = a.Profiles.Preview
 	}
-	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *profiles.Record) {
+	before, after, err := change(ctx, id, httpapi.CallerOf(ctx).Name, func(r *profiles.Profile) {
 		edit(r)
 		if note != nil {
 			r.Note = *note
@@ -40,7 +40,7 @@ func (a *API) change(
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
 	warnings = append(warnings, putBack(action, &id, before)...)
-	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
+	answer := &ProfileChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
 	if !dry {
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
@@ -49,7 +49,7 @@ func (a *API) change(
 }
 
 // putBack is a warning where a control may put back what is changed.
-func putBack(action string, id *profiles.Identity, before *profiles.Record) []string {
+func putBack(action string, id *profiles.Identity, before *profiles.Profile) []string {
 	keeps := id.Kind == profiles.User || id.Kind == profiles.APIKey
 	if action != "tier" || !keeps || before == nil || !before.Control {
 		return nil
@@ -71,7 +71,7 @@ func (a *API) reachable(ctx context.Context) error {
 // claimed refuses a change that a control would undo, and names the command that asks the control for it. A control
 // keeps all blocks, and tiers and limits of users; it does not end blocks that it does not know.
 func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity) error {
-	claimed, err := a.Records.Claimed(ctx, id.Domain)
+	claimed, err := a.Profiles.Claimed(ctx, id.Domain)
 	if err != nil || !claimed {
 		return err
 	}
@@ -82,8 +82,8 @@ func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity)
 	case action == "tier" && id.Kind == profiles.User:
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
-		record, err := a.Records.Get(ctx, *id)
-		if err != nil || !record.Blocks() || !record.Control {
+		profile, err := a.Profiles.Get(ctx, *id)
+		if err != nil || !profile.Blocks() || !profile.Control {
 			return err
 		}
 		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())

@@ -37,7 +37,7 @@ type usageRequest struct {
 // UsageView is what is left to an identity.
 type UsageView struct {
 	Identity HolderRequest `json:"identity"`
-	Record   *RecordView   `json:"record"`
+	Profile  *ProfileView  `json:"profile"`
 	Counters []CounterView `json:"counters"`
 	Unlisted []Unlisted    `json:"unlisted"`
 	Unknown  string        `json:"unknown,omitempty"` // what the store did not answer, and what is shown instead
@@ -104,13 +104,13 @@ func (a *API) usage(ctx context.Context, in *usageRequest) (*UsageView, error) {
 	}
 	view := &UsageView{Identity: h, Counters: a.look(ctx, counters, true), Unlisted: unlisted}
 	if id, named, err := a.identity(&h.Whom); err == nil && named {
-		record, err := a.Records.Get(ctx, id)
+		profile, err := a.Profiles.Get(ctx, id)
 		if err != nil {
-			record = a.Records.Known(id)
+			profile = a.Profiles.Known(id)
 			view.Unknown = fmt.Sprintf("what is kept now and what other sidecars spend; here is what this one knew "+
 				"last, and what its own share has left: %v", err)
 		}
-		view.Record = viewOf(record)
+		view.Profile = viewOf(profile)
 	}
 	return view, nil
 }

@@ -117,9 +117,9 @@ type AttributeView struct {
 	Descriptor *int   `json:"descriptor,omitempty"` // the descriptor that supplied it, from 0
 }
 
-// ConsideredView is a rule, node, cost, own limit or record that the request meets.
+// ConsideredView is a rule, node, cost, own limit or profile that the request meets.
 type ConsideredView struct {
-	What    string `json:"what" one:"rule node cost own record"` // what it is
+	What    string `json:"what" one:"rule node cost own profile"` // what it is
 	Name    string `json:"name"`
 	At      string `json:"at,omitempty"` // where it is written: file:line
 	Scope   string `json:"scope,omitempty"`
@@ -252,7 +252,8 @@ func charges(v *engine.Verdict) []ChargeView {
 	for i := range v.Decisions {
 		c, d, t := &v.Match.Charges[i], &v.Decisions[i], &v.Match.Terms[i]
 		all = append(all, ChargeView{
-			Rule: t.Effect.Rule, Name: t.Effect.Title(), Who: owners(t.Effect, c.Key), Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost,
+			Rule: t.Effect.Rule, Name: t.Effect.Title(), Who: owners(t.Effect, c.Key), Key: c.Key,
+			Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost,
 			Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
 			Left: v.Left(i), Refuses: d.Outcome == limit.Refused, Penalized: d.Penalized,
 			ResetAfter: seconds(d.ResetAfter),

@@ -84,17 +84,17 @@ type TierRequest struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// RecordChange is what a change of a record did, or would do.
-type RecordChange struct {
-	Identity Whom        `json:"identity"`
-	DryRun   bool        `json:"dry_run"` // nothing was changed
-	Before   *RecordView `json:"before"`
-	After    *RecordView `json:"after"`
-	Warnings []string    `json:"warnings"` // what may not be meant
+// ProfileChange is what a change of a profile did, or would do.
+type ProfileChange struct {
+	Identity Whom         `json:"identity"`
+	DryRun   bool         `json:"dry_run"` // nothing was changed
+	Before   *ProfileView `json:"before"`
+	After    *ProfileView `json:"after"`
+	Warnings []string     `json:"warnings"` // what may not be meant
 }
 
-// RecordView is what is known about an identity beside the rule file.
-type RecordView struct {
+// ProfileView is what is known about an identity beside the rule file.
+type ProfileView struct {
 	Block  *BlockView  `json:"block,omitempty"`
 	Tier   string      `json:"tier,omitempty"`   // in place of the rule file's
 	Limits []LimitView `json:"limits,omitempty"` // in place of the rule file's
@@ -127,12 +127,12 @@ type LimitView struct {
 	Algorithm string `json:"algorithm,omitempty" one:"token_bucket sliding_window fixed_window sliding_log none"`
 }
 
-// viewOf is a record as answers show it; nil for none.
-func viewOf(r *profiles.Record) *RecordView {
+// viewOf is a profile as answers show it; nil for none.
+func viewOf(r *profiles.Profile) *ProfileView {
 	if r == nil {
 		return nil
 	}
-	v := &RecordView{Tier: r.Tier, Note: r.Note, By: r.By, At: r.At}
+	v := &ProfileView{Tier: r.Tier, Note: r.Note, By: r.By, At: r.At}
 	if r.Block != nil {
 		v.Block = &BlockView{r.Block.Lifted, r.Block.Reason, r.Block.Until}
 	}
@@ -211,7 +211,7 @@ func whom(id profiles.Identity) Whom {
 }
 
 // block serves POST /v1/block.
-func (a *API) block(ctx context.Context, in *httpapi.Sent[BlockRequest]) (*RecordChange, error) {
+func (a *API) block(ctx context.Context, in *httpapi.Sent[BlockRequest]) (*ProfileChange, error) {
 	ask := &in.Body
 	until, err := a.until(ask.Until, string(ask.For))
 	if err == nil && !profiles.Printable(ask.Reason) {
@@ -220,18 +220,18 @@ func (a *API) block(ctx context.Context, in *httpapi.Sent[BlockRequest]) (*Recor
 	if err != nil {
 		return nil, err
 	}
-	return a.change(ctx, "block", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Record) {
+	return a.change(ctx, "block", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Profile) {
 		r.Block = &profiles.Block{Reason: ask.Reason, Until: until}
 	})
 }
 
 // unblock serves POST /v1/unblock.
-func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*RecordChange, error) {
+func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*ProfileChange, error) {
 	ask := &in.Body
 	if ask.Lift && ask.APIKey != "" {
 		return nil, httpapi.Cannot("lift needs a user, a tenant or an ip: blocks of the rule file do not name API keys")
 	}
-	return a.change(ctx, "unblock", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Record) {
+	return a.change(ctx, "unblock", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *profiles.Profile) {
 		r.Block = nil
 		if ask.Lift {
 			r.Block = &profiles.Block{Lifted: true}
@@ -240,7 +240,7 @@ func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*R
 }
 
 // tier serves POST /v1/tier.
-func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordChange, error) {
+func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*ProfileChange, error) {
 	ask := &in.Body
 	switch {
 	case ask.IP != "":
@@ -256,7 +256,7 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 			return nil, httpapi.Cannot("%v", err)
 		}
 	}
-	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.unknownTier(ask), func(r *profiles.Record) {
+	return a.change(ctx, "tier", &ask.Whom, ask.DryRun, ask.Note, a.unknownTier(ask), func(r *profiles.Profile) {
 		if ask.Tier != nil {
 			r.Tier = *ask.Tier
 		}

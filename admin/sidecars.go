@@ -141,8 +141,8 @@ func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
 	return some
 }
 
-// named adds whom each key counts, as the rules in use write keys. Limits that a record holds are in no rules: the key
-// alone names their owner. A block by a record has a name for a key.
+// named adds whom each key counts, as the rules in use write keys. Limits that a profile holds are in no rules: the key
+// alone names their owner. A block by a profile has a name for a key.
 func (a *API) named(list []live.Ranked) []TopKey {
 	all := []TopKey{}
 	set := a.Engine.Rules()

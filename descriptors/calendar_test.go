@@ -118,8 +118,8 @@ func TestCalendarsFollowTheStoresClock(t *testing.T) {
 	}
 }
 
-// Many requests at once charge the monthly quota of a user's record, in a domain whose rules use no calendar.
-func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
+// Many requests at once charge the monthly quota of a user's profile, in a domain whose rules use no calendar.
+func TestMonthlyProfilesAreMetAtOnce(t *testing.T) {
 	set, problems := Compile([]Domain{{Name: "shop"}}, Options{})
 	if set == nil {
 		t.Fatal(problems)
@@ -128,9 +128,9 @@ func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
 		CalendarUnit: CalendarMonth}
 	var all sync.WaitGroup
 	for _, name := range []string{"alice", "bob", "carol", "dave"} {
-		record := &Record{ID: identity.ID{Kind: identity.UserID, Name: name}, Limits: []Limit{monthly}}
+		profile := &Profile{ID: identity.ID{Kind: identity.UserID, Name: name}, Limits: []Limit{monthly}}
 		all.Go(func() {
-			req := &Request{Domain: "shop", Records: &Records{User: record},
+			req := &Request{Domain: "shop", Profiles: &Profiles{User: profile},
 				Descriptors: []Descriptor{{Entries: []Entry{{"user", name}}}}}
 			var m Match
 			set.Match(req, &m)

@@ -154,7 +154,8 @@ func (c *checker) response(at Pos, r *Response) {
 	}
 	for _, name := range variable.FindAllString(r.Message, -1) {
 		if !slices.Contains(variables, name) {
-			c.fail(at, "the response message has %s, which is unknown: use one of %s", name, strings.Join(variables, ", "))
+			c.fail(at, "the response message has %s, which is unknown: use one of %s", name,
+				strings.Join(variables, ", "))
 		}
 	}
 	if r.RetryAfter < 0 {

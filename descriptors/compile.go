@@ -249,7 +249,7 @@ func (c *CompiledDomain) addDefaults(r *Rule) {
 
 func (c *CompiledDomain) addScopes(enforced, logOnly [scopeCount][]*candidate) {
 	for s := range Scope(scopeCount) {
-		own := s == ScopeUser || s == ScopeTenant // which a record may have limits for
+		own := s == ScopeUser || s == ScopeTenant // which a profile may have limits for
 		if len(enforced[s])+len(logOnly[s]) == 0 && !own {
 			continue
 		}

@@ -42,7 +42,7 @@ const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 // Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
 // would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
 // scopes gets the counters that count by none of them.
-func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
+func (d *CompiledDomain) Counters(of Holder, known *Profiles) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
@@ -87,7 +87,7 @@ func (h *holders) addRule(r *compiledRule, p *pattern) {
 	h.addLimits(r, string(h.match.scratch.key))
 }
 
-// lack records, once, a rule whose counters cannot be listed.
+// lack profiles, once, a rule whose counters cannot be listed.
 func (h *holders) lack(r *compiledRule, lacks Scope) {
 	rule := r.limits[0].effect.Rule
 	if h.seen["lacks "+rule] {
@@ -120,14 +120,14 @@ func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	}
 }
 
-// addOwn adds the limits that the holder has of its own, by the rule file and by records.
-func (h *holders) addOwn(of Holder, known *Records) {
+// addOwn adds the limits that the holder has of its own, by the rule file and by profiles.
+func (h *holders) addOwn(of Holder, known *Profiles) {
 	d := h.domain
 	if known == nil {
-		known = &Records{}
+		known = &Profiles{}
 	}
 	for _, own := range []*compiledRule{
-		d.recordOwn(known.Tenant), d.recordOwn(known.User), d.recordOwn(known.APIKey),
+		d.profileOwn(known.Tenant), d.profileOwn(known.User), d.profileOwn(known.APIKey),
 		d.tenants[of.Tenant].own, d.users[of.User].own, d.clientKeys[of.APIKey].own,
 	} {
 		if own == nil {

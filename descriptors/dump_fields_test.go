@@ -69,7 +69,8 @@ func TestEveryFieldIsDumped(t *testing.T) {
 
 func dumpOf(d *Domain) string {
 	var out strings.Builder
-	(&Set{domains: map[string]*CompiledDomain{d.Name: compileDomain(d, Options{Now: time.Now}, keys.NewWriter(nil))}}).Dump(
+	compiled := compileDomain(d, Options{Now: time.Now}, keys.NewWriter(nil))
+	(&Set{domains: map[string]*CompiledDomain{d.Name: compiled}}).Dump(
 		&out)
 	return out.String()
 }

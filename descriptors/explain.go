@@ -19,7 +19,7 @@ type Attribute struct {
 // Considered is one rule, node of a tree, row of the cost table, or own limits of an identity, whose conditions the
 // request meets.
 type Considered struct {
-	What       string // rule, node, cost, own or record
+	What       string // rule, node, cost, own or profile
 	Name       string
 	At         Pos    // where it was written; zero: in no file
 	Scope      string // of a rule
@@ -48,7 +48,7 @@ func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
 	if s.readings.tooLong {
 		return x
 	}
-	d.explainRecords(req, x)
+	d.explainProfiles(req, x)
 	usual := s.attrs.text[attrEndpoint]
 	for n := range max(len(s.readings.choices), 1) {
 		reading := ""
@@ -199,7 +199,7 @@ func (x *Explanation) settle(m *Match) {
 	}
 	for i := range x.Considered {
 		c := &x.Considered[i]
-		if c.Name == effect.Rule || c.What == "record" || !c.Won {
+		if c.Name == effect.Rule || c.What == "profile" || !c.Won {
 			continue
 		}
 		c.Won, c.BeatenBy, c.Because = false, effect.Rule, because
@@ -209,19 +209,19 @@ func (x *Explanation) settle(m *Match) {
 	}
 }
 
-// explainRecords adds the records of those who ask.
-func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
-	if req.Records == nil {
+// explainProfiles adds the profiles of those who ask.
+func (d *CompiledDomain) explainProfiles(req *Request, x *Explanation) {
+	if req.Profiles == nil {
 		return
 	}
-	for _, r := range [...]*Record{req.Records.Address, req.Records.Tenant, req.Records.User, req.Records.APIKey} {
+	for _, r := range [...]*Profile{req.Profiles.Address, req.Profiles.Tenant, req.Profiles.User, req.Profiles.APIKey} {
 		if r == nil {
 			continue
 		}
-		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind.String(), Descriptor: -1, Pattern: r.Name}
+		one := Considered{What: "profile", Name: RuleProfile, Scope: r.Kind.String(), Descriptor: -1, Pattern: r.Name}
 		if r.Blocked && r.holds(d.index.now()) {
 			one.Action = Block.String()
-			one.Won = d.recordBlock(req) == r.in(d).block
+			one.Won = d.profileBlock(req) == r.in(d).block
 		} else {
 			one.Won = r.isMore()
 		}
@@ -229,5 +229,5 @@ func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
 	}
 }
 
-// isMore reports whether the record holds something besides a block.
-func (r *Record) isMore() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }
+// isMore reports whether the profile holds something besides a block.
+func (r *Profile) isMore() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }

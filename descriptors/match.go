@@ -18,7 +18,7 @@ type Request struct {
 	Part        Part   // the zero value but in replays
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
-	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing
+	Profiles *Profiles          // what is known about who asks beside the rules; the engine looks it up; nil: nothing
 	// ext_authz: who asks for what, and Descriptors are not read; nil over RLS, where the descriptors hold that
 	Subject *Subject
 }

@@ -37,12 +37,12 @@ func (s *Set) Match(req *Request, m *Match) {
 	}
 }
 
-// meetsRules reports whether there is more to match than trees: rules, or records of who asks.
-func (d *CompiledDomain) meetsRules(req *Request) bool { return d.scoped || req.Records != nil }
+// meetsRules reports whether there is more to match than trees: rules, or profiles of who asks.
+func (d *CompiledDomain) meetsRules(req *Request) bool { return d.scoped || req.Profiles != nil }
 
 // settles reports whether a block or an allow applies, or the path is too long to be read: then nothing is charged.
 func (d *CompiledDomain) settles(req *Request, m *Match) bool {
-	m.Block = d.recordBlock(req)
+	m.Block = d.profileBlock(req)
 	if m.Block != nil {
 		return true
 	}
@@ -94,10 +94,10 @@ func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
-// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the
+// setTier takes the tier from the users table, else from the request, else from the tenants table. A profile of the
 // user, the key or the tenant replaces the tier of the table, or of the key.
 func (d *CompiledDomain) setTier(req *Request, a *attributes) {
-	if req.Records != nil && d.recordedTier(req.Records, a) {
+	if req.Profiles != nil && d.tierOfProfiles(req.Profiles, a) {
 		return
 	}
 	if tier := d.users[a.text[attrUser]].tier; tier != "" {
@@ -109,21 +109,21 @@ func (d *CompiledDomain) setTier(req *Request, a *attributes) {
 	}
 }
 
-// recordedTier takes the tier from the records, and reports whether it did.
-func (d *CompiledDomain) recordedTier(r *Records, a *attributes) bool {
+// tierOfProfiles takes the tier from the profiles, and reports whether it did.
+func (d *CompiledDomain) tierOfProfiles(r *Profiles, a *attributes) bool {
 	set := func(tier string, from attribute) bool {
 		if tier != "" {
 			a.text[attrTier], a.from[attrTier] = tier, a.from[from]
 		}
 		return tier != ""
 	}
-	if set(recordTier(r.User), attrUser) {
+	if set(profileTier(r.User), attrUser) {
 		return true
 	}
 	if d.users[a.text[attrUser]].tier != "" {
 		return false
 	}
-	return set(recordTier(r.APIKey), attrAPIKey) || !a.has(attrTier) && set(recordTier(r.Tenant), attrTenant)
+	return set(profileTier(r.APIKey), attrAPIKey) || !a.has(attrTier) && set(profileTier(r.Tenant), attrTenant)
 }
 
 // chargeRules adds what the rules charge, scope by scope.
@@ -198,8 +198,8 @@ func (d *CompiledDomain) winner(g scopeGroups, req *Request, s *scratch) (*compi
 
 // own returns the limits that the client has of its own in a scope, or nil. Those of its API key go before its user's.
 func (d *CompiledDomain) own(scope Scope, req *Request, s *scratch) *compiledRule {
-	if req.Records != nil {
-		return d.recordedOwn(scope, req, s)
+	if req.Profiles != nil {
+		return d.ownByProfiles(scope, req, s)
 	}
 	switch scope {
 	case ScopeTenant:
@@ -221,13 +221,13 @@ func (d *CompiledDomain) ownKey(req *Request) *compiledRule {
 	return d.clientKeys[req.Subject.Client.Key].own
 }
 
-// recordedOwn is own for a request with records: a record replaces what the rule file holds for the same identity.
-func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *compiledRule {
+// ownByProfiles is own for a request with profiles: a profile replaces what the rule file holds for the same identity.
+func (d *CompiledDomain) ownByProfiles(scope Scope, req *Request, s *scratch) *compiledRule {
 	switch scope {
 	case ScopeTenant:
-		return cmp.Or(d.recordOwn(req.Records.Tenant), d.tenants[s.attrs.text[attrTenant]].own)
+		return cmp.Or(d.profileOwn(req.Profiles.Tenant), d.tenants[s.attrs.text[attrTenant]].own)
 	case ScopeUser:
-		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User),
+		return cmp.Or(d.profileOwn(req.Profiles.APIKey), d.ownKey(req), d.profileOwn(req.Profiles.User),
 			d.users[s.attrs.text[attrUser]].own)
 	}
 	return nil

@@ -101,7 +101,7 @@ type facts struct {
 	from [dimensions + 1]int // those of dimension d are ids[from[d]:from[d+1]]
 	seen []uint64            // one bit per term
 
-	lifted lifts // conditions that make no block, because of a record
+	lifted lifts // conditions that make no block, because of a profile
 	walk   pathWalk
 }
 

@@ -27,9 +27,9 @@ func (c *Clock) Now() time.Time { return c.machine().Add(time.Duration(c.ahead.L
 // machine is the time here, without the steps of the wall clock.
 func (c *Clock) machine() time.Time { return c.start.Add(c.now().Sub(c.start)) }
 
-// observe learns from a decision that was made at that instant, in µs on the store's clock. It was on its way for a
+// learn learns from a decision that was made at that instant, in µs on the store's clock. It was on its way for a
 // while, so of two the later time is right, unless the store's clock was set back.
-func (c *Clock) observe(at int64) {
+func (c *Clock) learn(at int64) {
 	ahead, known := time.UnixMicro(at).Sub(c.machine()), time.Duration(c.ahead.Load())
 	if ahead > known+time.Millisecond || ahead < known-clockSlack {
 		c.ahead.Store(int64(ahead))

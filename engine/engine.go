@@ -39,9 +39,9 @@ type Config struct {
 	Shadow        bool  // the whole sidecar counts and refuses nothing
 	Quota         bool  // every descriptor of a tree is in quota mode
 	// throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
-	Waiters int
-	Now     func() time.Time
-	Records Records // what is known about identities beside the rules; nil: nothing
+	Waiters  int
+	Now      func() time.Time
+	Profiles Profiles // what is known about identities beside the rules; nil: nothing
 	// Hold, where given, takes the place of waiting for a throttled request's token, on clocks that are not the
 	// machine's. Verdicts have that wait as Waited. Nil: the answer is held in real time.
 	Hold      func(wait time.Duration)
@@ -183,7 +183,7 @@ func (e *Engine) begin(ctx context.Context, v *Verdict) {
 			v.request.Due = dueOf(ctx)
 			return
 		}
-		e.observe(v)
+		e.learnTime(v)
 		if _, wait := v.longestWait(); wait > 0 || v.offends() {
 			return
 		}
@@ -195,7 +195,7 @@ func (e *Engine) begin(ctx context.Context, v *Verdict) {
 // finish is all that follows from the reply of the store, but for holding the answer.
 func (e *Engine) finish(ctx context.Context, v *Verdict) {
 	if !v.decided {
-		e.observe(v)
+		e.learnTime(v)
 		e.degrade(ctx, v)
 	}
 	e.punish(ctx, v)
@@ -223,14 +223,14 @@ func (e *Engine) ask(ctx context.Context, c Counter, requests ...*limit.Request)
 	}
 }
 
-// observe learns from the decisions what time it is at the store, also for limits with windows of a calendar.
-func (e *Engine) observe(v *Verdict) {
+// learnTime learns from the decisions what time it is at the store, also for limits with windows of a calendar.
+func (e *Engine) learnTime(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
 		if d.At == 0 || d.Held || d.Cached {
 			continue
 		}
-		e.cfg.Clock.observe(d.At)
+		e.cfg.Clock.learn(d.At)
 		if v.Match.Charges[i].Limit.Calendar != nil {
 			v.Match.Domain.ObserveTime(d.At)
 		}

@@ -83,12 +83,12 @@ func (broken) Try(*limit.Request) bool                { return false }
 func (broken) Ask(context.Context, ...*limit.Request) { panic("of a test") }
 func (broken) Peek(context.Context, *limit.Request)   { panic("of a test") }
 
-// brokenRecords panics, too.
-type brokenRecords struct{}
+// brokenProfiles panics, too.
+type brokenProfiles struct{}
 
-func (brokenRecords) Any(string) bool { return true }
+func (brokenProfiles) Any(string) bool { return true }
 
-func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptors.Records) bool {
+func (brokenProfiles) Look(context.Context, string, *descriptors.Who, *descriptors.Profiles) bool {
 	panic("of a test")
 }
 
@@ -149,11 +149,11 @@ func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileMatchingAdmits: here of the records, under rules that fail closed.
+// TestAPanicWhileMatchingAdmits: here of the profiles, under rules that fail closed.
 func TestAPanicWhileMatchingAdmits(t *testing.T) {
 	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
-		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
+		c.Profiles, c.OnPanic = brokenProfiles{}, func(any) { panics++ }
 		c.Observers = []engine.Observer{func(context.Context, *descriptors.Request, *engine.Verdict) { seen++ }}
 	}, policy(descriptors.FailClosed, 1))
 	v := b.decide(request("u", "", 1))

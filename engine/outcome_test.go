@@ -53,7 +53,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestAnIDIsReadAsItIsWritten, and a part of one is none.
+// TestAnIDIsReadAsItIsWritten: a part of an id cannot be read.
 func TestAnIDIsReadAsItIsWritten(t *testing.T) {
 	for _, id := range []ID{1, 0x09fbe70ed53de919, 1<<64 - 1} {
 		if got, err := ParseID(id.String()); got != id || err != nil {

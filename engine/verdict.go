@@ -48,7 +48,7 @@ type scratch struct {
 type progress struct {
 	asked    *descriptors.Request // until the verdict is done
 	who      descriptors.Who      // whom the request is from
-	records  descriptors.Records  // what is known about them beside the rules
+	profiles descriptors.Profiles // what is known about them beside the rules
 	request  limit.Request        // the question about all charges
 	crowded  bool                 // too many others wait, so no throttle lets it wait
 	decided  bool                 // each charge is decided

@@ -34,10 +34,14 @@ func atNoon() time.Time { return noon }
 
 // The test's signers. The Ed25519 key is always the same, so that tokens can be in the corpora of fuzz targets.
 var (
-	edKey    = ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), ed25519.SeedSize))
-	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
-	p256Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	p384Key  = sync.OnceValue(func() *ecdsa.PrivateKey { return must.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)) })
+	edKey   = ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), ed25519.SeedSize))
+	rsaKey  = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
+	p256Key = sync.OnceValue(func() *ecdsa.PrivateKey {
+		return must.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	})
+	p384Key = sync.OnceValue(func() *ecdsa.PrivateKey {
+		return must.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
+	})
 	otherRSA = sync.OnceValue(func() *rsa.PrivateKey { return must.Value(rsa.GenerateKey(rand.Reader, 2048)) })
 )
 

@@ -41,7 +41,7 @@ const (
 // page is what one stripe collects until it is taken.
 type page struct {
 	identities *table
-	tenants    *table // the rows of tenants, of whoever asked
+	tenants    *table // the rows of tenants, of all requests that name one
 	calls      *table // of users and API keys to endpoints: the rule of a row is the endpoint, the minute its hour
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints

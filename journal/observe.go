@@ -42,7 +42,7 @@ type Decided struct {
 	Cost     int64 // of the whole request, from 0
 	Kind     Kind
 	Identity string // its value, in plain
-	Tenant   string // of whoever asked, in plain
+	Tenant   string // of the request, in plain
 	Rules    []Charged
 	Key      string // that the request was made with, in plain: the id of an API key, or what a mesh sends as one
 	Refused  bool

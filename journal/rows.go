@@ -12,7 +12,7 @@ const Others = "(others)"
 // added up, within an entry and over entries.
 type Rows struct {
 	Identities []Row   `json:"identities,omitempty"` // the rule "" counts whole requests, others what they charged
-	Tenants    []Row   `json:"tenants,omitempty"`    // likewise of tenants, whoever asked: they are in Identities, too
+	Tenants    []Row   `json:"tenants,omitempty"`    // likewise of tenants, of all their users together: they are in Identities, too
 	Calls      []Row   `json:"calls,omitempty"`      // whole requests of a user, or of a key without one, to an endpoint; by hour
 	Endpoints  []Row   `json:"endpoints,omitempty"`  // by the rule that decided
 	Keys       []Row   `json:"keys,omitempty"`       // of API keys: these requests are in Identities, too

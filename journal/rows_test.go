@@ -34,7 +34,7 @@ func someRows() *journal.Rows {
 				Latency: latency},
 		},
 		Keys:   []journal.Row{{Minute: 29_000_000, Domain: "shop", Name: "key:x", Requests: 4, Refused: 1}},
-		Caches: []journal.Row{{Minute: 29_000_000, Name: "records", Hits: 3, Misses: 1}},
+		Caches: []journal.Row{{Minute: 29_000_000, Name: "profiles", Hits: 3, Misses: 1}},
 		Events: []journal.Event{
 			{
 				At: 1, Domain: "shop", Outcome: "refused", Rule: "reads", Identity: "user:ann", APIKey: "spw_ABCDEF",
@@ -70,7 +70,7 @@ func TestTheFormOfRows(t *testing.T) {
 		`"requests":4,` +
 		`"latency":{"buckets":[{"i":45,"n":1},{"i":73,"n":3}]}}],` +
 		`"keys":[{"minute":29000000,"domain":"shop","name":"key:x","requests":4,"refused":1}],` +
-		`"caches":[{"minute":29000000,"name":"records","hits":3,"misses":1}],"events":[{"at":2,"weight":100}]}`
+		`"caches":[{"minute":29000000,"name":"profiles","hits":3,"misses":1}],"events":[{"at":2,"weight":100}]}`
 	if got := string(r.Marshal()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

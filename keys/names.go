@@ -2,8 +2,8 @@ package keys
 
 import "crypto/cipher"
 
-// recordSchema is the version of the layout of records, as counterSchema is that of counters.
-const recordSchema = "rec1:"
+// profileSchema is the version of the layout of profiles, as counterSchema is that of counters.
+const profileSchema = "rec1:"
 
 // Names makes the names that sidecars and a control share. Make one with NewNames.
 type Names struct {
@@ -17,9 +17,9 @@ func NewNames(prefix string, secret []byte) Names {
 	return Names{prefix, NewWriter(secret), newHider(secret)}
 }
 
-// Shared returns a key that all sidecars of a prefix know, which no counter and no record has.
+// Shared returns a key that all sidecars of a prefix know, which no counter and no profile has.
 func (k Names) Shared(name string) string {
-	head, seal := schemaHead(recordSchema, k.prefix, "sidecars", false)
+	head, seal := schemaHead(profileSchema, k.prefix, "sidecars", false)
 	return head + seal + ":" + name
 }
 
@@ -36,10 +36,10 @@ func (k Names) Identity(kind, value string) string {
 	}
 }
 
-// Record returns where the record of an identity is kept: under a prefix of its own, in the slot of the counters
+// Profile returns where the profile of an identity is kept: under a prefix of its own, in the slot of the counters
 // that count by that identity alone. With a secret the identity is an HMAC, as in the keys of counters.
-func (k Names) Record(domain, kind, name string) string {
-	b := appendHead(make([]byte, 0, len(k.prefix)+len(recordSchema)+len(domain)+len(name)+len(kind)+16), recordSchema,
+func (k Names) Profile(domain, kind, name string) string {
+	b := appendHead(make([]byte, 0, len(k.prefix)+len(profileSchema)+len(domain)+len(name)+len(kind)+16), profileSchema,
 		k.prefix, domain)
 	b = k.writer.AppendValues(b, []Value{{Text: name}})
 	return string(append(append(b, '}', ':'), kind...))

@@ -15,23 +15,23 @@ const (
 	negativeLife = 30 * time.Second
 	failedLife   = time.Second // how long an identity is not asked for again after a call that failed
 	entryBytes   = 420         // of an entry without its texts, with its place in the cache
-	recordBytes  = 1024        // of a record and what decisions make of it, without its texts
-	absentPart   = 4           // one part in so many of the cache is for identities without a record
+	profileBytes = 1024        // of a profile and what decisions make of it, without its texts
+	absentPart   = 4           // one part in so many of the cache is for identities without a profile
 )
 
 // entry is what is known about one identity. It is never changed.
 type entry struct {
 	key     string // in Redis
-	record  *Record
-	value   any // what decisions use; nil: without a record
+	profile *Profile
+	value   any // what decisions use; nil: without a profile
 	until   time.Time
 	age     uint64 // how often all was out of date when it was made
 	bytes   int64
-	changed bool // after news that the record is another one by now
+	changed bool // after news that the profile is another one by now
 }
 
-// cache keeps entries for a while, in a bounded number of bytes. Those without a record have a part of their own, so
-// that no number of made-up identities drops a record.
+// cache keeps entries for a while, in a bounded number of bytes. Those without a profile have a part of their own, so
+// that no number of made-up identities drops a profile.
 type cache struct {
 	present, absent *part
 
@@ -90,7 +90,7 @@ func (c *cache) peek(id *Identity) *entry {
 	return e
 }
 
-// changed reports whether there were news about the record of an identity since it was looked up.
+// changed reports whether there were news about the profile of an identity since it was looked up.
 func (c *cache) changed(id *Identity) bool {
 	e := c.peek(id)
 	return e != nil && e.changed
@@ -124,7 +124,7 @@ func (c *cache) keep(id Identity, e *entry, changes uint64) {
 	}
 }
 
-// forget makes what is known about the identity whose record has that key out of date: it holds only while nothing
+// forget makes what is known about the identity whose profile has that key out of date: it holds only while nothing
 // newer can be had.
 func (c *cache) forget(key string) {
 	c.changes.Add(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its record is forgotten: whichever comes first,
+// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its profile is forgotten: whichever comes first,
 // nothing is up to date afterwards.
 func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	const key = "k"
@@ -40,9 +40,9 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	}
 }
 
-// Redis is away, so a record that is forgotten cannot be had again.
-func TestAFloodDoesNotForgetRecordsWhileRedisIsAway(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+// Redis is away, so a profile that is forgotten cannot be had again.
+func TestAFloodDoesNotForgetProfilesWhileRedisIsAway(t *testing.T) {
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 1<<20)
 	give(t, b, "mallory", "blocked")
 	expectTier(t, b, "mallory", "blocked")
@@ -66,7 +66,7 @@ func TestAFloodDoesNotForgetRecordsWhileRedisIsAway(t *testing.T) {
 
 // A caller without time left asks for nothing, so it learns nothing that others could go by.
 func TestACallerWithoutTimeDoesNotSpeakForOthers(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	one, b := all.open(t, 0), all.open(t, 0)
 	give(t, one, "mallory", "blocked")
 	hurry, cancel := context.WithTimeout(t.Context(), leastAllow/2)

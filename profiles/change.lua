@@ -1,5 +1,5 @@
--- Writes a record if it is still what the writer has read.
--- KEYS[1]: the record. ARGV[1]: what was read, empty for none. ARGV[2]: what it shall be, empty for none.
+-- Writes a profile if it is still what the writer has read.
+-- KEYS[1]: the profile. ARGV[1]: what was read, empty for none. ARGV[2]: what it shall be, empty for none.
 -- ARGV[3]: when it ends, in ms since the epoch, 0 for never.
 -- Reply: 1 if it was written, 0 if another writer came first.
 local now = redis.call('GET', KEYS[1]) or ''

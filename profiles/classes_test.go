@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// TestClassesOfManyRecords: each class is named once, with the end of the record that ends last, in any order of
-// records.
-func TestClassesOfManyRecords(t *testing.T) {
+// TestClassesOfManyProfiles: each class is named once, with the end of the profile that ends last, in any order of
+// profiles.
+func TestClassesOfManyProfiles(t *testing.T) {
 	soon, late := time.Unix(1000, 0).UTC(), time.Unix(2000, 0).UTC()
-	record := func(domain string, kind Kind, r *Record) Swap {
+	profile := func(domain string, kind Kind, r *Profile) Swap {
 		id := Identity{Domain: domain, Kind: kind, Name: "ann"}
 		if kind == Network {
 			id.Name, id.Network = "", netip.MustParsePrefix("192.0.2.0/24")
 		}
-		return Swap{Identity: id, Record: r}
+		return Swap{Identity: id, Profile: r}
 	}
-	lasting := &Record{Tier: "gold"}
-	ends := func(at time.Time) *Record { return &Record{Block: &Block{Until: at}} }
+	lasting := &Profile{Tier: "gold"}
+	ends := func(at time.Time) *Profile { return &Profile{Block: &Block{Until: at}} }
 	found := []Swap{
-		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)),
-		record("mail", User, ends(late)),
-		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)),
-		record("maps", User, nil),
+		profile("shop", User, lasting), profile("shop", User, ends(soon)), profile("mail", User, ends(soon)),
+		profile("mail", User, ends(late)),
+		profile("shop", APIKey, lasting), profile("shop", Network, ends(late)), profile("shop", Network, ends(soon)),
+		profile("maps", User, nil),
 	}
 	want := map[string]time.Time{"shop|user": {}, "mail|user": late, "shop|api_key": {}, "shop|ip4/24": late}
 	all := []string{"mail|user", "maps|user", "shop|api_key", "shop|ip4/24", "shop|user"}

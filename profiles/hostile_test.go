@@ -13,17 +13,17 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestADamagedRecordStaysWhatItWas blocks a user, and damages the record in Redis: the block holds, and is read again
+// TestADamagedProfileStaysWhatItWas blocks a user, and damages the profile in Redis: the block holds, and is read again
 // once it is mended.
-func TestADamagedRecordStaysWhatItWas(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+func TestADamagedProfileStaysWhatItWas(t *testing.T) {
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
-	_, _, err := b.Change(t.Context(), user("eve"), "tester", func(r *Record) { r.Block = &Block{} })
+	_, _, err := b.Change(t.Context(), user("eve"), "tester", func(r *Profile) { r.Block = &Block{} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocked := func() bool {
-		r, _ := b.Ask(t.Context(), []Identity{user("eve")})[0].(*Record)
+		r, _ := b.Ask(t.Context(), []Identity{user("eve")})[0].(*Profile)
 		return r != nil && r.Block != nil
 	}
 	good := all.redis.Do(t, "GET", "rec:user:eve").(string)
@@ -39,22 +39,22 @@ func TestADamagedRecordStaysWhatItWas(t *testing.T) {
 			before := b.Stats().Unreadable
 			doubt()
 			if !blocked() {
-				t.Errorf("after %s, with the record %q, the user is not blocked", what, damaged)
+				t.Errorf("after %s, with the profile %q, the user is not blocked", what, damaged)
 			}
 			if got := b.Stats().Unreadable; got != before+1 {
-				t.Errorf("after %s, with the record %q, %d were unreadable, then %d", what, damaged, before, got)
+				t.Errorf("after %s, with the profile %q, %d were unreadable, then %d", what, damaged, before, got)
 			}
 		}
 	}
 	all.redis.Do(t, "DEL", "rec:user:eve")
 	b.Outdate()
 	if blocked() {
-		t.Error("the user is blocked without a record")
+		t.Error("the user is blocked without a profile")
 	}
 }
 
-// served opens a book that serves one domain.
-func served(t *testing.T, server *servers.Redis) *Book {
+// served opens a store that serves one domain.
+func served(t *testing.T, server *servers.Redis) *Store {
 	t.Helper()
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)

@@ -13,56 +13,56 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// What the control plane has removed is an empty record for a while, so that an older state of the database that is on
+// What the control plane has removed is an empty profile for a while, so that an older state of the database that is on
 // its way to Redis does not bring it back.
 const (
 	removedText = "{}"
 	removedFor  = time.Hour
 
 	manyWithin   = 10 * time.Second // for many commands
-	announceEach = 64               // records that are announced one by one: of more all of a class are, at once
+	announceEach = 64               // profiles that are announced one by one: of more all of a class are, at once
 )
 
-// Swap is a record as it has to be in Redis.
+// Swap is a profile as it has to be in Redis.
 type Swap struct {
 	Identity Identity
-	Was      string  // what Redis has, as Read returned it; empty: nothing
-	Record   *Record // nil: none
+	Was      string   // what Redis has, as Read returned it; empty: nothing
+	Profile  *Profile // nil: none
 }
 
-// Taken returns the record in Redis of which the database has to take over the block, or its end; nil: none.
-func (s *Swap) Taken() *Record {
-	r := new(Record)
+// Taken returns the profile in Redis of which the database has to take over the block, or its end; nil: none.
+func (s *Swap) Taken() *Profile {
+	r := new(Profile)
 	if !strings.Contains(s.Was, `"taken":true`) || json.Unmarshal([]byte(s.Was), r) != nil || !r.Taken {
 		return nil
 	}
 	return r
 }
 
-// Merge adds to the record what an operator has set at a sidecar, and the database does not keep. It reports whether
+// Merge adds to the profile what an operator has set at a sidecar, and the database does not keep. It reports whether
 // Redis has to be changed.
 func (s *Swap) Merge() bool {
-	var was Record
+	var was Profile
 	text, err := s.text()
 	switch {
 	case s.Was == "":
-		return s.Record != nil
+		return s.Profile != nil
 	case s.Was == text:
 		return false
 	case err != nil || json.Unmarshal([]byte(s.Was), &was) != nil:
 		return true
-	case s.Record == nil && !was.Control && !was.Taken && !was.empty(): // all of it is an operator's
+	case s.Profile == nil && !was.Control && !was.Taken && !was.empty(): // all of it is an operator's
 		return false
 	}
-	s.Record = was.beside(s.Record)
+	s.Profile = was.beside(s.Profile)
 	text, err = s.text()
 	return err != nil || s.Was != text
 }
 
-// beside is the record that the database has, nil for none, with what an operator has set in r. A tier or limits of the
+// beside is the profile that the database has, nil for none, with what an operator has set in r. A tier or limits of the
 // database take the place of an operator's.
-func (r *Record) beside(kept *Record) *Record {
-	all := Record{By: r.By, At: r.At}
+func (r *Profile) beside(kept *Profile) *Profile {
+	all := Profile{By: r.By, At: r.At}
 	if kept != nil {
 		all = *kept
 	}
@@ -80,34 +80,34 @@ func (r *Record) beside(kept *Record) *Record {
 	return &all
 }
 
-// text is the record as Redis keeps it.
+// text is the profile as Redis keeps it.
 func (s *Swap) text() (string, error) {
-	if s.Record == nil {
+	if s.Profile == nil {
 		return removedText, nil
 	}
-	text, err := json.Marshal(s.Record)
+	text, err := json.Marshal(s.Profile)
 	if err != nil {
-		return "", fmt.Errorf("write a record: %w", err)
+		return "", fmt.Errorf("write a profile: %w", err)
 	}
 	return string(text), nil
 }
 
-// end is when the record ends, zero: never.
+// end is when the profile ends, zero: never.
 func (s *Swap) end(now time.Time) time.Time {
-	if s.Record == nil {
+	if s.Profile == nil {
 		return now.Add(removedFor)
 	}
-	return s.Record.expires()
+	return s.Profile.expires()
 }
 
-// Read returns the records of identities as Redis has them, empty for none.
-func (b *Book) Read(ctx context.Context, ids []Identity) ([]string, error) {
-	replies, err := b.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
-		key := b.cfg.Key(&ids[i])
+// Read returns the profiles of identities as Redis has them, empty for none.
+func (p *Store) Read(ctx context.Context, ids []Identity) ([]string, error) {
+	replies, err := p.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
+		key := p.cfg.Key(&ids[i])
 		return redis.Command{Key: key, Args: []any{"GET", key}}, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
+		return nil, fmt.Errorf("read profiles: %w", err)
 	}
 	texts := make([]string, len(ids))
 	for i, reply := range replies {
@@ -116,17 +116,17 @@ func (b *Book) Read(ctx context.Context, ids []Identity) ([]string, error) {
 	return texts, nil
 }
 
-// Swap writes records where Redis still has what was read, and returns how many it has written. The index
-// is written first, so that every record is in it.
-func (b *Book) Swap(ctx context.Context, all []Swap) (written int, err error) {
-	return b.writeAll(ctx, all, func(key, text, until string, was string) []any {
+// Swap writes profiles where Redis still has what was read, and returns how many it has written. The index
+// is written first, so that every profile is in it.
+func (p *Store) Swap(ctx context.Context, all []Swap) (written int, err error) {
+	return p.writeAll(ctx, all, func(key, text, until string, was string) []any {
 		return []any{"EVAL", changeScript, 1, key, was, text, until}
 	})
 }
 
-// Add writes records where Redis has none, and returns how many it has written.
-func (b *Book) Add(ctx context.Context, all []Swap) (written int, err error) {
-	return b.writeAll(ctx, all, func(key, text, until, _ string) []any {
+// Add writes profiles where Redis has none, and returns how many it has written.
+func (p *Store) Add(ctx context.Context, all []Swap) (written int, err error) {
+	return p.writeAll(ctx, all, func(key, text, until, _ string) []any {
 		if until == "0" {
 			return []any{"SET", key, text, "NX"}
 		}
@@ -134,28 +134,28 @@ func (b *Book) Add(ctx context.Context, all []Swap) (written int, err error) {
 	})
 }
 
-// writeAll writes the index, and then records by one command each.
-func (b *Book) writeAll(
+// writeAll writes the index, and then profiles by one command each.
+func (p *Store) writeAll(
 	ctx context.Context, all []Swap, command func(key, text, until, was string) []any,
 ) (written int, err error) {
 	for class, until := range classesOf(all) {
-		err = b.writeIndex(ctx, class, until)
+		err = p.writeIndex(ctx, class, until)
 		if err != nil {
 			return 0, err
 		}
 	}
-	now := b.cfg.Now()
-	replies, err := b.runAll(ctx, len(all), func(i int) (redis.Command, error) {
+	now := p.cfg.Now()
+	replies, err := p.runAll(ctx, len(all), func(i int) (redis.Command, error) {
 		s := &all[i]
 		text, err := s.text()
-		key, until := b.cfg.Key(&s.Identity), "0"
+		key, until := p.cfg.Key(&s.Identity), "0"
 		if end := s.end(now); !end.IsZero() {
 			until = strconv.FormatInt(end.UnixMilli(), 10)
 		}
 		return redis.Command{Key: key, Args: command(key, text, until, s.Was)}, err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("write records: %w", err)
+		return 0, fmt.Errorf("write profiles: %w", err)
 	}
 	for _, reply := range replies {
 		if reply.Value == int64(1) || reply.Value == "OK" {
@@ -165,24 +165,24 @@ func (b *Book) writeAll(
 	return written, nil
 }
 
-// Remove deletes records, those that operators made, too, and announces that.
-func (b *Book) Remove(ctx context.Context, ids []Identity) error {
-	_, err := b.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
-		key := b.cfg.Key(&ids[i])
+// Remove deletes profiles, those that operators made, too, and announces that.
+func (p *Store) Remove(ctx context.Context, ids []Identity) error {
+	_, err := p.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
+		key := p.cfg.Key(&ids[i])
 		return redis.Command{Key: key, Args: []any{"UNLINK", key}}, nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete records: %w", err)
+		return fmt.Errorf("delete profiles: %w", err)
 	}
-	return b.Announce(ctx, ids)
+	return p.Announce(ctx, ids)
 }
 
 // runAll sends commands, and fails where one of them does.
-func (b *Book) runAll(
+func (p *Store) runAll(
 	ctx context.Context, count int, command func(i int) (redis.Command, error),
 ) ([]redis.Reply, error) {
-	if b.cfg.Redis == nil {
-		return nil, errors.New("records are changed in Redis alone: set REDIS_URL")
+	if p.cfg.Redis == nil {
+		return nil, errors.New("profiles are changed in Redis alone: set REDIS_URL")
 	}
 	all := make([]redis.Command, count)
 	for i := range all {
@@ -194,7 +194,7 @@ func (b *Book) runAll(
 	}
 	ctx, cancel := context.WithTimeout(ctx, manyWithin)
 	defer cancel()
-	replies := b.cfg.Redis.RunAll(ctx, all)
+	replies := p.cfg.Redis.RunAll(ctx, all)
 	for _, reply := range replies {
 		if reply.Err != nil {
 			return nil, reply.Err
@@ -203,15 +203,15 @@ func (b *Book) runAll(
 	return replies, nil
 }
 
-// Announce announces that records of identities may have changed.
-func (b *Book) Announce(ctx context.Context, ids []Identity) error {
+// Announce announces that profiles of identities may have changed.
+func (p *Store) Announce(ctx context.Context, ids []Identity) error {
 	if len(ids) > announceEach {
-		return b.AnnounceClasses(ctx, ClassesOf(ids))
+		return p.AnnounceClasses(ctx, ClassesOf(ids))
 	}
 	for i := range ids {
-		key, class := b.cfg.Key(&ids[i]), ids[i].class()
-		b.changed(key, class)
-		err := b.late(b.cfg.Publish(ctx, key, class))
+		key, class := p.cfg.Key(&ids[i]), ids[i].class()
+		p.changed(key, class)
+		err := p.late(p.cfg.Publish(ctx, key, class))
 		if err != nil {
 			return err
 		}
@@ -234,18 +234,18 @@ func ClassesOf(ids []Identity) (classes []string) {
 }
 
 // late explains what follows where the news could not be sent.
-func (*Book) late(err error) error {
+func (*Store) late(err error) error {
 	if err != nil {
-		return fmt.Errorf("records are written, and sidecars see them in at most %v: %w", positiveLife, err)
+		return fmt.Errorf("profiles are written, and sidecars see them in at most %v: %w", positiveLife, err)
 	}
 	return nil
 }
 
-// AnnounceClasses announces that any record of some classes may have changed.
-func (b *Book) AnnounceClasses(ctx context.Context, classes []string) error {
+// AnnounceClasses announces that any profile of some classes may have changed.
+func (p *Store) AnnounceClasses(ctx context.Context, classes []string) error {
 	for _, class := range classes {
-		b.changed("", class)
-		err := b.late(b.cfg.Publish(ctx, "", class))
+		p.changed("", class)
+		err := p.late(p.cfg.Publish(ctx, "", class))
 		if err != nil {
 			return err
 		}
@@ -253,15 +253,17 @@ func (b *Book) AnnounceClasses(ctx context.Context, classes []string) error {
 	return nil
 }
 
-// classesOf are the classes of records that there have to be, each with the end of the one that ends last; zero: never.
+// classesOf are the classes of profiles that there have to be, each with the end of the one that ends last; zero:
+// never.
 func classesOf(all []Swap) map[string]time.Time {
-	classes, lasting := map[string]time.Time{}, (*Identity)(nil) // lasting is that of the last record that does not end
+	classes := map[string]time.Time{}
+	var lasting *Identity // that of the last profile that does not end
 	for i := range all {
 		s := &all[i]
-		if s.Record == nil || s.Identity.sameClass(lasting) {
+		if s.Profile == nil || s.Identity.sameClass(lasting) {
 			continue
 		}
-		class, end := s.Identity.class(), s.Record.expires()
+		class, end := s.Identity.class(), s.Profile.expires()
 		if end.IsZero() {
 			lasting = &s.Identity
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// questions lets a book note what the control plane is asked about.
-func questions(b *Book) <-chan Identity {
+// questions lets a store note what the control plane is asked about.
+func questions(b *Store) <-chan Identity {
 	asked := make(chan Identity, 2*maxMissing)
 	b.cfg.Missing = func(_ context.Context, ids []Identity) error {
 		for _, id := range ids {
@@ -23,8 +23,8 @@ func questions(b *Book) <-chan Identity {
 	return asked
 }
 
-// awaitFilling waits until a book knows that records are put back, or that they are not.
-func awaitFilling(t *testing.T, b *Book, want bool) {
+// awaitFilling waits until a store knows that profiles are put back, or that they are not.
+func awaitFilling(t *testing.T, b *Store, want bool) {
 	t.Helper()
 	servers.Await(t, fmt.Sprintf("filling = %v", want), func() error {
 		if b.filling() != want {
@@ -34,10 +34,10 @@ func awaitFilling(t *testing.T, b *Book, want bool) {
 	})
 }
 
-// TestWhatIsNotBackYet empties Redis and has records put back: what is known holds, what is not known is asked for, and
-// what changes meanwhile is seen at once.
+// TestWhatIsNotBackYet empties Redis and has profiles put back: what is known holds, what is not known is asked for,
+// and what changes meanwhile is seen at once.
 func TestWhatIsNotBackYet(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	control, sidecar := all.open(t, 0), all.open(t, 0)
 	asked := questions(sidecar)
 	for name, tier := range map[string]string{"alice": "gold", "bob": "silver", "carol": "gold"} {
@@ -70,7 +70,7 @@ func TestWhatIsNotBackYet(t *testing.T) {
 		t.Errorf("a second later %v is asked about, want bob again", got)
 	}
 
-	mend(t, control, []Swap{{Identity: user("bob"), Record: &Record{Tier: "silver"}}})
+	mend(t, control, []Swap{{Identity: user("bob"), Profile: &Profile{Tier: "silver"}}})
 	must.Get(control.Swap(t.Context(), []Swap{{Identity: user("carol")}}))(t)
 	expectTier(t, sidecar, "bob", "silver")
 	expectTier(t, sidecar, "carol", "none") // it was deleted meanwhile
@@ -83,13 +83,13 @@ func TestWhatIsNotBackYet(t *testing.T) {
 	expectTier(t, sidecar, "alice", "none")
 	expectTier(t, sidecar, "dave", "none")
 	if len(asked)+len(sidecar.missing) > 0 {
-		t.Error("the control plane is asked about records although all are back")
+		t.Error("the control plane is asked about profiles although all are back")
 	}
 }
 
-// TestFillingEndsByItself has a control that began to put records back more than an hour ago, and never ended it.
+// TestFillingEndsByItself has a control that began to put profiles back more than an hour ago, and never ended it.
 func TestFillingEndsByItself(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	must.Do(t, b.BeginFilling(t.Context(), nil))
 	b.Outdate()
@@ -101,7 +101,7 @@ func TestFillingEndsByItself(t *testing.T) {
 
 // TestQuestionsAreBounded lets more be missing than can be asked about.
 func TestQuestionsAreBounded(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	held, entered := make(chan struct{}), make(chan struct{}, 2*maxMissing)
 	b.cfg.Missing = func(context.Context, []Identity) error {

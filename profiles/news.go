@@ -11,7 +11,7 @@ const (
 	maxAdded     = 10_000                 // classes that are remembered until the index has them
 )
 
-// news are classes of records that other sidecars have announced.
+// news are classes of profiles that other sidecars have announced.
 type news struct {
 	added   map[string]time.Time // until the index that is read has them
 	changed time.Time            // when they changed the catalog last
@@ -25,92 +25,92 @@ func (n *news) stopLocked() {
 	}
 }
 
-// Forget takes in news that the record of a key has changed, which is of that class. An empty key means any record
+// Forget takes in news that the profile of a key has changed, which is of that class. An empty key means any profile
 // of the class. News of domains that are not served change nothing.
-func (b *Book) Forget(key, class string) {
-	if !b.serves(class) {
+func (p *Store) Forget(key, class string) {
+	if !p.serves(class) {
 		return
 	}
-	b.drop(key)
+	p.drop(key)
 	if len(catalogOf([]string{class})) == 0 {
 		return // a class of another version
 	}
-	b.mu.Lock()
-	b.hearLocked(strings.Clone(class))
-	b.mu.Unlock()
+	p.mu.Lock()
+	p.hearLocked(strings.Clone(class))
+	p.mu.Unlock()
 	if class == fillingClass { // it has begun or ended, as the index shows
-		b.Outdate()
+		p.Outdate()
 	}
 }
 
-// changed takes in that this process has changed the record of a key.
-func (b *Book) changed(key, class string) {
-	b.drop(key)
-	b.mu.Lock()
-	b.rememberLocked(class)
-	b.addLocked(class)
-	b.mu.Unlock()
+// changed takes in that this process has changed the profile of a key.
+func (p *Store) changed(key, class string) {
+	p.drop(key)
+	p.mu.Lock()
+	p.rememberLocked(class)
+	p.addLocked(class)
+	p.mu.Unlock()
 	if class == fillingClass {
-		b.Outdate()
+		p.Outdate()
 	}
 }
 
-// drop forgets what is known about a record, or about all where the key is empty.
-func (b *Book) drop(key string) {
+// drop forgets what is known about a profile, or about all where the key is empty.
+func (p *Store) drop(key string) {
 	if key == "" {
-		b.cache.outdate()
+		p.cache.outdate()
 		return
 	}
-	b.cache.forget(key)
+	p.cache.forget(key)
 }
 
 // serves reports whether a class is of a domain that is served.
-func (b *Book) serves(class string) bool {
+func (p *Store) serves(class string) bool {
 	at := strings.LastIndexByte(class, '|')
-	return at >= 0 && (b.cfg.Serves == nil || class == fillingClass || b.cfg.Serves(class[:at]))
+	return at >= 0 && (p.cfg.Serves == nil || class == fillingClass || p.cfg.Serves(class[:at]))
 }
 
 // rememberLocked keeps a class until the index has it. Where there are too many, the index is read instead.
-func (b *Book) rememberLocked(class string) {
-	if len(b.news.added) >= maxAdded {
-		clear(b.news.added)
-		b.Reread()
+func (p *Store) rememberLocked(class string) {
+	if len(p.news.added) >= maxAdded {
+		clear(p.news.added)
+		p.Reread()
 	}
-	b.news.added[class] = b.cfg.Now()
+	p.news.added[class] = p.cfg.Now()
 }
 
 // hearLocked adds a class to the catalog, at once unless other news have changed it a moment ago.
-func (b *Book) hearLocked(class string) {
-	_, heard := b.news.added[class]
-	b.rememberLocked(class)
-	if b.knownLocked(class) || heard && b.news.timer != nil {
+func (p *Store) hearLocked(class string) {
+	_, heard := p.news.added[class]
+	p.rememberLocked(class)
+	if p.knownLocked(class) || heard && p.news.timer != nil {
 		return
 	}
-	wait := catalogEvery - time.Since(b.news.changed)
-	if b.news.timer == nil && wait <= 0 {
-		b.news.changed = time.Now()
-		b.addLocked(class)
+	wait := catalogEvery - time.Since(p.news.changed)
+	if p.news.timer == nil && wait <= 0 {
+		p.news.changed = time.Now()
+		p.addLocked(class)
 		return
 	}
-	if len(b.news.waiting) < maxAdded {
-		b.news.waiting = append(b.news.waiting, class)
+	if len(p.news.waiting) < maxAdded {
+		p.news.waiting = append(p.news.waiting, class)
 	}
-	if b.news.timer == nil {
-		b.news.timer = time.AfterFunc(wait, b.addWaiting)
+	if p.news.timer == nil {
+		p.news.timer = time.AfterFunc(wait, p.addWaiting)
 	}
 }
 
 // addWaiting adds the classes that wait.
-func (b *Book) addWaiting() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.addLocked(b.news.waiting...)
-	b.news.waiting, b.news.timer, b.news.changed = nil, nil, time.Now()
+func (p *Store) addWaiting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addLocked(p.news.waiting...)
+	p.news.waiting, p.news.timer, p.news.changed = nil, nil, time.Now()
 }
 
 // knownLocked reports whether the catalog has a class.
-func (b *Book) knownLocked(class string) bool {
-	known := b.catalog.Load()
+func (p *Store) knownLocked(class string) bool {
+	known := p.catalog.Load()
 	if known == nil {
 		return false
 	}
@@ -123,29 +123,29 @@ func (b *Book) knownLocked(class string) bool {
 }
 
 // addLocked adds classes to the catalog.
-func (b *Book) addLocked(classes ...string) {
+func (p *Store) addLocked(classes ...string) {
 	all := catalog{}
-	if now := b.catalog.Load(); now != nil {
+	if now := p.catalog.Load(); now != nil {
 		all = maps.Clone(*now)
 	}
 	for domain, kinds := range catalogOf(classes) {
 		all[domain] = all[domain].and(kinds)
 	}
-	b.storeLocked(all)
+	p.storeLocked(all)
 }
 
 // storeLocked takes a catalog into use. Each domain counts on where it was.
-func (b *Book) storeLocked(all catalog) {
+func (p *Store) storeLocked(all catalog) {
 	for domain, kinds := range all {
 		if kinds.uses != nil {
 			continue // they are in use already
 		}
-		if b.uses[domain] == nil {
-			b.uses[domain] = new(uses)
+		if p.uses[domain] == nil {
+			p.uses[domain] = new(uses)
 		}
-		kinds.uses = b.uses[domain]
+		kinds.uses = p.uses[domain]
 	}
-	b.catalog.Store(&all)
+	p.catalog.Store(&all)
 }
 
 // and is the kinds of both.

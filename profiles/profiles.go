@@ -1,10 +1,10 @@
 // Package profiles is what is known about one identity beside the rule file: a block, a tier, limits of its own, a
-// note. Records are kept in Redis beside the counters, cached here, and in force everywhere within a second. Without
+// note. Profiles are kept in Redis beside the counters, cached here, and in force everywhere within a second. Without
 // Redis they are kept in this process.
 //
-// A decision looks records up and never waits for more than one call: what is cached costs no call, and of what is not
+// A decision looks profiles up and never waits for more than one call: what is cached costs no call, and of what is not
 // cached all are asked for at once. While Redis is away, what is cached holds, and identities that are not cached have
-// no record.
+// no profile.
 package profiles
 
 import (
@@ -39,7 +39,7 @@ func (k Kind) String() string {
 	return kindWords[k]
 }
 
-// Identity is whom a record is about, in one domain. It is comparable.
+// Identity is whom a profile is about, in one domain. It is comparable.
 type Identity struct {
 	Domain  string
 	Kind    Kind
@@ -58,7 +58,7 @@ func (i *Identity) Text() string {
 	return i.Network.String()
 }
 
-// class is the part of the index that means that there are records of this domain and kind.
+// class is the part of the index that means that there are profiles of this domain and kind.
 func (i *Identity) class() string {
 	if i.Kind != Network {
 		return i.Domain + "|" + i.Kind.String()
@@ -75,8 +75,8 @@ func (i *Identity) sameClass(other *Identity) bool {
 	return other != nil && i.Kind == other.Kind && i.Kind != Network && i.Domain == other.Domain
 }
 
-// Record is what is known about an identity. A field that is not set leaves what the rule file has.
-type Record struct {
+// Profile is what is known about an identity. A field that is not set leaves what the rule file has.
+type Profile struct {
 	Block  *Block    `json:"block,omitempty"`
 	Tier   string    `json:"tier,omitempty"`
 	Limits []Limit   `json:"limits,omitempty"` // in place of those of the rule file
@@ -85,14 +85,14 @@ type Record struct {
 	At     time.Time `json:"at,omitzero"`  // when
 
 	Key     *Key `json:"key,omitempty"`     // of Secret: whose key it is
-	Control bool `json:"control,omitempty"` // the control plane keeps the record, and puts its own back
-	// of a record that the control plane keeps: the tier and limits are an operator's, and stay while it has none
+	Control bool `json:"control,omitempty"` // the control plane keeps the profile, and puts its own back
+	// of a profile that the control plane keeps: the tier and limits are an operator's, and stay while it has none
 	Operator bool `json:"operator,omitempty"`
 	// a sidecar has changed the block while no control ran: the next one takes the block, or its end, over
 	Taken bool `json:"taken,omitempty"`
 }
 
-// Key is whose an API key is. Its tier and limits are in the record of its id.
+// Key is whose an API key is. Its tier and limits are in the profile of its id.
 type Key struct {
 	ID      string    `json:"id"`
 	User    string    `json:"user"`
@@ -108,7 +108,7 @@ type Block struct {
 	Until  time.Time `json:"until,omitzero"` // zero: for ever
 }
 
-// Limit is a limit of a record. Its words are those of a rule file.
+// Limit is a limit of a profile. Its words are those of a rule file.
 type Limit struct {
 	Name      string        `json:"name,omitempty"`
 	Unlimited bool          `json:"unlimited,omitempty"`
@@ -121,26 +121,26 @@ type Limit struct {
 }
 
 // empty reports whether nothing is known any more.
-func (r *Record) empty() bool {
+func (r *Profile) empty() bool {
 	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == "" && r.Key == nil
 }
 
-// Blocks reports whether a record, nil for none, has a block, and not the end of one of the rules.
-func (r *Record) Blocks() bool { return r != nil && r.Block != nil && !r.Block.Lifted }
+// Blocks reports whether a profile, nil for none, has a block, and not the end of one of the rules.
+func (r *Profile) Blocks() bool { return r != nil && r.Block != nil && !r.Block.Lifted }
 
-// limits reports whether a record has a tier, or limits of its own.
-func (r *Record) limits() bool { return r.Tier != "" || len(r.Limits) > 0 }
+// limits reports whether a profile has a tier, or limits of its own.
+func (r *Profile) limits() bool { return r.Tier != "" || len(r.Limits) > 0 }
 
 // takenFor is how long the end of a block waits for a control that takes it over.
 const takenFor = 30 * 24 * time.Hour
 
-// traced is a record, nil for none, as a sidecar writes it: an operator's change of a block leaves a trace, also where
+// traced is a profile, nil for none, as a sidecar writes it: an operator's change of a block leaves a trace, also where
 // nothing else is left.
-func traced(before, after *Record, by string, at time.Time) *Record {
+func traced(before, after *Profile, by string, at time.Time) *Profile {
 	if blockOf(before) == blockOf(after) && (before == nil || !before.Taken) {
 		return after
 	}
-	kept := Record{By: by}
+	kept := Profile{By: by}
 	if after != nil {
 		kept = *after
 	}
@@ -148,8 +148,8 @@ func traced(before, after *Record, by string, at time.Time) *Record {
 	return &kept
 }
 
-// blockOf is the block of a record, nil for none.
-func blockOf(r *Record) Block {
+// blockOf is the block of a profile, nil for none.
+func blockOf(r *Profile) Block {
 	if r == nil || r.Block == nil {
 		return Block{}
 	}
@@ -158,8 +158,8 @@ func blockOf(r *Record) Block {
 	return b
 }
 
-// expires is when the record is of no use any more; zero: never. A record of a block alone ends with it.
-func (r *Record) expires() time.Time {
+// expires is when the profile is of no use any more; zero: never. A profile of a block alone ends with it.
+func (r *Profile) expires() time.Time {
 	if r.Taken && r.empty() {
 		return r.At.Add(takenFor)
 	}
@@ -169,9 +169,9 @@ func (r *Record) expires() time.Time {
 	return r.Block.Until
 }
 
-// Kinds are the kinds of identities that have records in one domain. A nil one has none.
+// Kinds are the kinds of identities that have profiles in one domain. A nil one has none.
 type Kinds struct {
-	filling  bool // records are put back into Redis: of the domain without a name
+	filling  bool // profiles are put back into Redis: of the domain without a name
 	has      [kinds]bool
 	networks [2][]int // prefix lengths of networks, of IPv4 and IPv6
 	uses     *uses    // of the cache, for the domain; nil: the kinds are in no catalog
@@ -186,10 +186,10 @@ type Use struct {
 	Hits, Misses int64
 }
 
-// Has reports whether there may be records of a kind.
+// Has reports whether there may be profiles of a kind.
 func (k *Kinds) Has(kind Kind) bool { return k != nil && k.has[kind] }
 
-// Lengths are the prefix lengths of networks with records that an address may be in.
+// Lengths are the prefix lengths of networks with profiles that an address may be in.
 func (k *Kinds) Lengths(of netip.Addr) []int {
 	if k == nil {
 		return nil

@@ -19,22 +19,22 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// books are several that share a Redis, and get news of each other's changes unless cut.
-type books struct {
+// stores are several that share a Redis, and get news of each other's changes unless cut.
+type stores struct {
 	redis *servers.Redis
 	mu    sync.Mutex // guards all and cut
-	all   []*Book
+	all   []*Store
 	cut   bool
 	skip  atomic.Int64 // by which the clock is ahead, in ns
 }
 
-func (b *books) now() time.Time { return time.Now().Add(time.Duration(b.skip.Load())) }
+func (b *stores) now() time.Time { return time.Now().Add(time.Duration(b.skip.Load())) }
 
-func (b *books) open(t *testing.T, bytes int64) *Book {
+func (b *stores) open(t *testing.T, bytes int64) *Store {
 	t.Helper()
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{b.redis.Addr}}})
 	t.Cleanup(f.Close)
-	book := New(Config{
+	store := New(Config{
 		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() },
 		Bytes: bytes, Patience: 2 * time.Second,
 		Now: b.now, Publish: func(_ context.Context, key, class string) error {
@@ -48,22 +48,22 @@ func (b *books) open(t *testing.T, bytes int64) *Book {
 			return nil
 		},
 	})
-	t.Cleanup(func() { book.Close() })
-	book.Ready(t.Context())
+	t.Cleanup(func() { store.Close() })
+	store.Ready(t.Context())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all = append(b.all, book)
-	return book
+	b.all = append(b.all, store)
+	return store
 }
 
 func user(name string) Identity { return Identity{Domain: "shop", Kind: User, Name: name} }
 
 // tierOf is the tier of a user, as a decision finds it.
-func tierOf(t *testing.T, b *Book, name string) string {
+func tierOf(t *testing.T, b *Store, name string) string {
 	t.Helper()
 	id := user(name)
 	if !b.Kinds("shop").Has(User) {
-		return "no records"
+		return "no profiles"
 	}
 	value, fresh := b.Cached(&id)
 	if !fresh {
@@ -72,28 +72,28 @@ func tierOf(t *testing.T, b *Book, name string) string {
 	if value == nil {
 		return "none"
 	}
-	return value.(*Record).Tier
+	return value.(*Profile).Tier
 }
 
-func give(t *testing.T, b *Book, name, tier string) {
+func give(t *testing.T, b *Store, name, tier string) {
 	t.Helper()
-	_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Record) { r.Tier = tier })
+	_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Profile) { r.Tier = tier })
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func expectTier(t *testing.T, b *Book, name, want string) {
+func expectTier(t *testing.T, b *Store, name, want string) {
 	t.Helper()
 	if got := tierOf(t, b, name); got != want {
 		t.Errorf("tier of %s = %q, want %q", name, got, want)
 	}
 }
 
-func TestAChangeIsSeenByEveryBook(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+func TestAChangeIsSeenByEveryStore(t *testing.T) {
+	all := &stores{redis: servers.StartRedis(t)}
 	one, other := all.open(t, 0), all.open(t, 0)
-	expectTier(t, other, "alice", "no records")
+	expectTier(t, other, "alice", "no profiles")
 	give(t, one, "alice", "gold")
 	expectTier(t, one, "alice", "gold")
 	expectTier(t, other, "alice", "gold")
@@ -105,26 +105,26 @@ func TestAChangeIsSeenByEveryBook(t *testing.T) {
 	expectTier(t, fresh, "bob", "none")
 }
 
-// TestATierBesideABlockOfTheControlIsAnOperators changes records that a control keeps: where that is about the tier or
-// limits, the record names them an operator's, so that the control leaves them there.
+// TestATierBesideABlockOfTheControlIsAnOperators changes profiles that a control keeps: where that is about the tier or
+// limits, the profile names them an operator's, so that the control leaves them there.
 func TestATierBesideABlockOfTheControlIsAnOperators(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
-	for name, changed := range map[string]func(r *Record){
-		"tier":   func(r *Record) { r.Tier = "gold" },
-		"limits": func(r *Record) { r.Limits = []Limit{{Count: 1, Per: 1}} },
-		"note":   func(r *Record) { r.Note = "vip" }, "block": func(r *Record) { r.Block = &Block{Reason: "more"} },
+	for name, changed := range map[string]func(r *Profile){
+		"tier":   func(r *Profile) { r.Tier = "gold" },
+		"limits": func(r *Profile) { r.Limits = []Limit{{Count: 1, Per: 1}} },
+		"note":   func(r *Profile) { r.Note = "vip" }, "block": func(r *Profile) { r.Block = &Block{Reason: "more"} },
 	} {
 		all.redis.Do(t, "SET", "rec:user:alice", `{"block":{"reason":"abuse"},"tier":"silver","control":true}`)
 		_, after, err := b.Change(t.Context(), user("alice"), "tester", changed)
 		if err != nil || after.Operator != (name == "tier" || name == "limits") {
-			t.Errorf("after a change of the %s the record is %+v (%v)", name, after, err)
+			t.Errorf("after a change of the %s the profile is %+v (%v)", name, after, err)
 		}
 	}
 }
 
 func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	one, other := all.open(t, 0), all.open(t, 0)
 	give(t, one, "alice", "gold")
 	expectTier(t, other, "alice", "gold")
@@ -146,7 +146,7 @@ func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
 }
 
 func TestWhatIsCachedHoldsWithoutRedis(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	give(t, b, "alice", "gold")
 	expectTier(t, b, "alice", "gold")
@@ -155,14 +155,14 @@ func TestWhatIsCachedHoldsWithoutRedis(t *testing.T) {
 	all.skip.Store(int64(time.Hour))
 	expectTier(t, b, "alice", "gold")
 	expectTier(t, b, "carol", "none")
-	_, _, err := b.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier = "x" })
+	_, _, err := b.Change(t.Context(), user("alice"), "tester", func(r *Profile) { r.Tier = "x" })
 	if err == nil {
 		t.Error("a change without Redis seems to have worked")
 	}
 }
 
 func TestChangesDoNotOverwriteEachOther(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	one, other := all.open(t, 0), all.open(t, 0)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -171,21 +171,21 @@ func TestChangesDoNotOverwriteEachOther(t *testing.T) {
 		}
 	})
 	done.Go(func() {
-		_, _, err := other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
+		_, _, err := other.Change(context.Background(), user("alice"), "tester", func(r *Profile) { r.Note = "noted" })
 		for errors.Is(err, errBusy) {
 			_, _, err = other.Change(context.Background(), user("alice"), "tester",
-				func(r *Record) { r.Note = "noted" })
+				func(r *Profile) { r.Note = "noted" })
 		}
 	})
 	done.Wait()
 	r, err := one.Get(t.Context(), user("alice"))
 	if err != nil || r == nil || r.Tier != "gold" || r.Note != "noted" {
-		t.Errorf("the record is %+v, %v, want both changes", r, err)
+		t.Errorf("the profile is %+v, %v, want both changes", r, err)
 	}
 }
 
 func TestTheCacheIsBounded(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	const most = 1 << 20
 	b := all.open(t, most)
 	give(t, b, "alice", "gold")
@@ -201,19 +201,19 @@ func TestTheCacheIsBounded(t *testing.T) {
 }
 
 func TestABlockWithAnEndGoesByItself(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	until := time.Now().Add(time.Hour)
-	_, _, err := b.Change(t.Context(), user("eve"), "tester", func(r *Record) { r.Block = &Block{Until: until} })
+	_, _, err := b.Change(t.Context(), user("eve"), "tester", func(r *Profile) { r.Block = &Block{Until: until} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if left := all.redis.Do(t, "PTTL", "rec:user:eve").(int64); left <= 0 || left > int64(time.Hour/time.Millisecond) {
-		t.Errorf("the record of a block of an hour lives for %d ms", left)
+		t.Errorf("the profile of a block of an hour lives for %d ms", left)
 	}
 	give(t, b, "eve", "gold")
 	if left := all.redis.Do(t, "PTTL", "rec:user:eve"); left != int64(-1) {
-		t.Errorf("a record with a tier lives for %v ms, want for ever", left)
+		t.Errorf("a profile with a tier lives for %v ms, want for ever", left)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 	b := New(Config{})
 	for _, text := range []string{"192.0.2.0/24", "192.0.2.7/32", "2001:db8::/32"} {
 		id := Identity{Domain: "shop", Kind: Network, Network: netip.MustParsePrefix(text)}
-		_, _, err := b.Change(t.Context(), id, "tester", func(r *Record) { r.Block = &Block{} })
+		_, _, err := b.Change(t.Context(), id, "tester", func(r *Profile) { r.Block = &Block{} })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,25 +234,25 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 		t.Errorf("lengths of IPv6 networks: %s", diff)
 	}
 	if b.Kinds("other") != nil {
-		t.Error("a domain without records has kinds")
+		t.Error("a domain without profiles has kinds")
 	}
 }
 
-// TestLookupsAreCountedByDomain: those of a domain count on when its kinds of records are read again. A domain without
-// records looks up nothing.
+// TestLookupsAreCountedByDomain: those of a domain count on when its kinds of profiles are read again. A domain without
+// profiles looks up nothing.
 func TestLookupsAreCountedByDomain(t *testing.T) {
-	all := &books{redis: servers.StartRedis(t)}
+	all := &stores{redis: servers.StartRedis(t)}
 	b := all.open(t, 0)
 	for _, domain := range []string{"shop", "mail"} {
 		_, _, err := b.Change(t.Context(), Identity{Domain: domain, Kind: User, Name: "eve"}, "tester",
-			func(r *Record) { r.Tier = "gold" })
+			func(r *Profile) { r.Tier = "gold" })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, domain := range []string{"shop", "mail", "shop", "none", "shop"} {
 		must.Do(t, b.readIndex(t.Context()))
-		b.Look(t.Context(), domain, &descriptors.Who{User: "ann", Tenant: "acme"}, &descriptors.Records{})
+		b.Look(t.Context(), domain, &descriptors.Who{User: "ann", Tenant: "acme"}, &descriptors.Profiles{})
 	}
 	got := map[string]Use{}
 	for _, u := range b.Uses() {
@@ -267,14 +267,14 @@ func TestLookupsAreCountedByDomain(t *testing.T) {
 	}
 }
 
-// TestBlocksThatHaveEndedMakeRoom fills a book without Redis with blocks of an hour. There is room for more once they
+// TestBlocksThatHaveEndedMakeRoom fills a store without Redis with blocks of an hour. There is room for more once they
 // have ended.
 func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
 	b := New(Config{Now: func() time.Time { return now }})
 	block := func(name string) error {
 		_, _, err := b.Change(t.Context(), user(name), "tester",
-			func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
+			func(r *Profile) { r.Block = &Block{Until: now.Add(time.Hour)} })
 		return err
 	}
 	give(t, b, "alice", "gold")
@@ -282,7 +282,7 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 		must.Do(t, block(fmt.Sprint("user-", n)))
 	}
 	if block("mallory") == nil {
-		t.Fatal("a full book takes one more")
+		t.Fatal("a full store takes one more")
 	}
 	now = now.Add(time.Hour)
 	if err := block("mallory"); err != nil {
@@ -290,12 +290,12 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	}
 	expectTier(t, b, "alice", "gold")
 	if len(b.local) != 2 {
-		t.Errorf("%d records are kept, want alice's and mallory's", len(b.local))
+		t.Errorf("%d profiles are kept, want alice's and mallory's", len(b.local))
 	}
 }
 
-// mend writes what differs, announces it, and returns how many records that are.
-func mend(t *testing.T, b *Book, wanted []Swap) int {
+// mend writes what differs, announces it, and returns how many profiles that are.
+func mend(t *testing.T, b *Store, wanted []Swap) int {
 	t.Helper()
 	var ids, written []Identity
 	for _, s := range wanted {
@@ -314,19 +314,19 @@ func mend(t *testing.T, b *Book, wanted []Swap) int {
 		err = b.Announce(t.Context(), written)
 	}
 	if err != nil || done != len(differ) {
-		t.Fatalf("of %d records %v are written: %v", len(differ), done, err)
+		t.Fatalf("of %d profiles %v are written: %v", len(differ), done, err)
 	}
 	return len(differ)
 }
 
-// TestManyRecordsAreAnnouncedOnce writes few records and many: a few are announced one by one, and many at once. Either
-// way what sidecars knew is looked up again.
-func TestManyRecordsAreAnnouncedOnce(t *testing.T) {
+// TestManyProfilesAreAnnouncedOnce writes few profiles and many: a few are announced one by one, and many at once.
+// Either way what sidecars knew is looked up again.
+func TestManyProfilesAreAnnouncedOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
-		all := &books{redis: servers.StartRedis(t)}
+		all := &stores{redis: servers.StartRedis(t)}
 		one, other := all.open(t, 0), all.open(t, 0)
 		_, _, err := one.Change(t.Context(), user("alice"), "tester",
-			func(r *Record) { r.Tier, r.Control = "gold", true })
+			func(r *Profile) { r.Tier, r.Control = "gold", true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,22 +342,22 @@ func TestManyRecordsAreAnnouncedOnce(t *testing.T) {
 		until := time.Now().Add(time.Hour).UTC()
 		for n := range count {
 			wanted = append(wanted,
-				Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
+				Swap{Identity: user(fmt.Sprint("user-", n)), Profile: &Profile{Tier: "silver", Control: true}})
 		}
 		acme := Identity{Domain: "shop", Kind: Tenant, Name: "acme"}
 		wanted = append(wanted, Swap{Identity: user("alice")},
-			Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
+			Swap{Identity: acme, Profile: &Profile{Block: &Block{Until: until}}})
 		expectTier(t, other, "user-1", "none")
 		expectTier(t, other, "alice", "gold")
 		for _, want := range []int{len(wanted), 0} {
 			if got := mend(t, one, wanted); got != want {
-				t.Fatalf("%d of %d records are written, want %d", got, len(wanted), want)
+				t.Fatalf("%d of %d profiles are written, want %d", got, len(wanted), want)
 			}
 		}
 		expectTier(t, other, "user-1", "silver")
 		expectTier(t, other, "alice", "none")
 		if left := all.redis.Do(t, "PTTL", "rec:tenant:acme").(int64); left <= 0 {
-			t.Errorf("the record of a block that ends lives for %d ms", left)
+			t.Errorf("the profile of a block that ends lives for %d ms", left)
 		}
 		servers.Await(t, "the kind of the block", func() error {
 			if !other.Kinds("shop").Has(Tenant) {
@@ -370,7 +370,7 @@ func TestManyRecordsAreAnnouncedOnce(t *testing.T) {
 			want = 2 // classes
 		}
 		if len(announced) != want {
-			t.Errorf("after %d records %d news were announced, want %d", len(wanted), len(announced), want)
+			t.Errorf("after %d profiles %d news were announced, want %d", len(wanted), len(announced), want)
 		}
 	}
 }

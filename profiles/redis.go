@@ -17,7 +17,7 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// changeScript writes a record unless another writer came first.
+// changeScript writes a profile unless another writer came first.
 //
 //go:embed change.lua
 var changeScript string
@@ -34,21 +34,21 @@ const (
 var errPanicked = errors.New("a panic, which was reported")
 
 // follow keeps the catalog up to date.
-func (b *Book) follow(ctx context.Context) {
+func (p *Store) follow(ctx context.Context) {
 	var once sync.Once
 	for ctx.Err() == nil {
 		next := indexEvery - rand.N(indexEvery/10)
 		err := errPanicked
-		b.cfg.Redis.Guard(func() { err = b.readIndex(ctx) })
+		p.cfg.Redis.Guard(func() { err = p.readIndex(ctx) })
 		if err != nil {
 			next = indexRetry
-			b.cfg.OnError(redis.Reason(err), fmt.Errorf("read which records there are: %w", err))
+			p.cfg.OnError(redis.Reason(err), fmt.Errorf("read which profiles there are: %w", err))
 		}
-		once.Do(func() { close(b.first) })
+		once.Do(func() { close(p.first) })
 		timer := time.NewTimer(next)
 		select {
 		case <-timer.C:
-		case <-b.wake:
+		case <-p.wake:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -58,11 +58,11 @@ func (b *Book) follow(ctx context.Context) {
 // maxClasses is how many classes of the index are read at most. Those that last come first.
 const maxClasses = 50_000
 
-// readIndex reads which kinds of records there are. Kinds that became known after the question stay.
-func (b *Book) readIndex(ctx context.Context) error {
-	asked := b.cfg.Now()
+// readIndex reads which kinds of profiles there are. Kinds that became known after the question stay.
+func (p *Store) readIndex(ctx context.Context) error {
+	asked := p.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
-	reply, err := b.run(ctx, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", 0, maxClasses+1)
+	reply, err := p.run(ctx, p.cfg.Index, "ZREVRANGEBYSCORE", p.cfg.Index, "+inf", from, "LIMIT", 0, maxClasses+1)
 	if err != nil {
 		return err
 	}
@@ -71,30 +71,30 @@ func (b *Book) readIndex(ctx context.Context) error {
 		return fmt.Errorf("the reply must be a list, and is a %T", reply)
 	}
 	if len(items) > maxClasses {
-		b.cfg.OnError("index",
-			fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up",
+		p.cfg.OnError("index",
+			fmt.Errorf("the index names more than %d kinds of profiles: those that end soonest are not looked up",
 				maxClasses))
 	}
-	all := catalogOf(b.servedOf(items[:min(len(items), maxClasses)]))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.storeLocked(all)
+	all := catalogOf(p.servedOf(items[:min(len(items), maxClasses)]))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.storeLocked(all)
 	var kept []string
-	for class, at := range b.news.added {
+	for class, at := range p.news.added {
 		if at.Before(asked) {
-			delete(b.news.added, class)
+			delete(p.news.added, class)
 			continue
 		}
 		kept = append(kept, class)
 	}
-	b.addLocked(kept...)
+	p.addLocked(kept...)
 	return nil
 }
 
 // servedOf are the classes of the domains that are served.
-func (b *Book) servedOf(items []any) (classes []string) {
+func (p *Store) servedOf(items []any) (classes []string) {
 	for _, item := range items {
-		if class, is := item.(string); is && b.serves(class) {
+		if class, is := item.(string); is && p.serves(class) {
 			classes = append(classes, class)
 		}
 	}
@@ -107,96 +107,98 @@ type home struct {
 	slot   int
 }
 
-// lookUp asks for the records of ids, one call for each home, all at the same time.
-func (b *Book) lookUp(ctx context.Context, ids []Identity, values []any) {
-	changes := b.cache.changes.Load()
+// lookUp asks for the profiles of ids, one call for each home, all at the same time.
+func (p *Store) lookUp(ctx context.Context, ids []Identity, values []any) {
+	changes := p.cache.changes.Load()
 	keys := make([]string, len(ids))
 	homes := map[home][]int{}
 	for i := range ids {
-		keys[i] = b.cfg.Key(&ids[i])
-		at := b.homeOf(keys[i])
+		keys[i] = p.cfg.Key(&ids[i])
+		at := p.homeOf(keys[i])
 		homes[at] = append(homes[at], i)
 	}
 	var all sync.WaitGroup
 	for _, places := range homes {
-		ask := func() { b.askHome(ctx, ids, keys, places, values, changes) }
+		ask := func() { p.askHome(ctx, ids, keys, places, values, changes) }
 		if len(homes) == 1 {
 			ask()
 			return
 		}
-		all.Go(func() { b.cfg.Redis.Guard(ask) })
+		all.Go(func() { p.cfg.Redis.Guard(ask) })
 	}
 	all.Wait()
 }
 
-// askHome asks one server for the records at those places, and takes in what it answers.
-func (b *Book) askHome(ctx context.Context, ids []Identity, keys []string, places []int, values []any, changes uint64) {
+// askHome asks one server for the profiles at those places, and takes in what it answers.
+func (p *Store) askHome(
+	ctx context.Context, ids []Identity, keys []string, places []int, values []any, changes uint64,
+) {
 	words := []any{"MGET"}
 	for _, i := range places {
 		words = append(words, keys[i])
 	}
-	allow := b.allowance(ctx)
+	allow := p.allowance(ctx)
 	if allow < leastAllow { // Redis was not asked, so nothing is known that others could use
 		for _, i := range places {
-			values[i] = b.known(&ids[i])
+			values[i] = p.known(&ids[i])
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, allow)
 	defer cancel()
-	reply, err := b.cfg.Redis.Ask(ctx, keys[places[0]], words...)
+	reply, err := p.cfg.Redis.Ask(ctx, keys[places[0]], words...)
 	items, _ := reply.([]any)
 	if err != nil {
-		b.cfg.OnError(redis.Reason(err), fmt.Errorf("look up a record: %w", err))
+		p.cfg.OnError(redis.Reason(err), fmt.Errorf("look up a profile: %w", err))
 	}
 	for at, i := range places {
 		if at >= len(items) {
-			values[i] = b.hold(ids[i], keys[i], changes, failedLife)
+			values[i] = p.hold(ids[i], keys[i], changes, failedLife)
 			continue
 		}
-		values[i] = b.learn(ids[i], keys[i], items[at], changes)
+		values[i] = p.learn(ids[i], keys[i], items[at], changes)
 	}
 }
 
 // allowance is how long a lookup may take: the counters are asked after it.
-func (b *Book) allowance(ctx context.Context) time.Duration {
+func (p *Store) allowance(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return b.cfg.Patience
+		return p.cfg.Patience
 	}
-	return min(b.cfg.Patience, time.Until(deadline)*4/10)
+	return min(p.cfg.Patience, time.Until(deadline)*4/10)
 }
 
 // learn keeps the reply about an identity, and returns what decisions use of it. Where that cannot be read,
 // what was known holds.
-func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
-	if item == nil && b.filling() && !b.cache.changed(&id) {
-		return b.await(id, key, changes)
+func (p *Store) learn(id Identity, key string, item any, changes uint64) any {
+	if item == nil && p.filling() && !p.cache.changed(&id) {
+		return p.await(id, key, changes)
 	}
-	now := b.cfg.Now()
-	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)),
+	now := p.cfg.Now()
+	e := &entry{key: key, age: p.cache.age.Load(), until: now.Add(jittered(negativeLife)),
 		bytes: int64(entryBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	if item != nil {
-		r, length, err := recordOf(item)
+		r, length, err := profileOf(item)
 		if err != nil {
-			b.unreadable.Add(1)
-			b.cfg.OnError("record", fmt.Errorf("read the record %s, of which holds what was known: %w", key, err))
-			return b.hold(id, key, changes, negativeLife)
+			p.unreadable.Add(1)
+			p.cfg.OnError("profile", fmt.Errorf("read the profile %s, of which holds what was known: %w", key, err))
+			return p.hold(id, key, changes, negativeLife)
 		}
 		// What is kept must not keep the message that these are parts of.
 		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
 		if !r.empty() {
-			e.record, e.value = r, b.cfg.Prepare(&id, r)
+			e.profile, e.value = r, p.cfg.Prepare(&id, r)
 			e.until = now.Add(jittered(positiveLife))
-			e.bytes += recordBytes + 2*int64(length)
+			e.bytes += profileBytes + 2*int64(length)
 		}
 	}
-	b.cache.keep(id, e, changes)
+	p.cache.keep(id, e, changes)
 	return e.value
 }
 
-// recordOf reads a record, and returns the length of its text.
-func recordOf(item any) (r *Record, length int, err error) {
+// profileOf reads a profile, and returns the length of its text.
+func profileOf(item any) (r *Profile, length int, err error) {
 	text, is := item.(string)
 	if !is {
 		return nil, 0, fmt.Errorf("the reply must be a text, and is a %T", item)
@@ -209,40 +211,40 @@ func recordOf(item any) (r *Record, length int, err error) {
 }
 
 // hold keeps what was known about an identity for so long, because nothing newer can be had.
-func (b *Book) hold(id Identity, key string, changes uint64, life time.Duration) any {
+func (p *Store) hold(id Identity, key string, changes uint64, life time.Duration) any {
 	e := &entry{key: key, bytes: int64(entryBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
-	was, _ := b.cache.find(&id, b.cfg.Now())
+	was, _ := p.cache.find(&id, p.cfg.Now())
 	if was != nil {
 		*e = *was
 	}
-	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(life))
-	b.cache.keep(id, e, changes)
+	e.age, e.until = p.cache.age.Load(), p.cfg.Now().Add(jittered(life))
+	p.cache.keep(id, e, changes)
 	return e.value
 }
 
 // known is what was known about an identity, be it out of date.
-func (b *Book) known(id *Identity) any {
-	e, _ := b.cache.find(id, b.cfg.Now())
+func (p *Store) known(id *Identity) any {
+	e, _ := p.cache.find(id, p.cfg.Now())
 	if e == nil {
 		return nil
 	}
 	return e.value
 }
 
-// read reads a record, and returns it as text too.
-func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
-	reply, err := b.run(ctx, key, "GET", key)
+// read reads a profile, and returns it as text too.
+func (p *Store) read(ctx context.Context, key string) (string, *Profile, error) {
+	reply, err := p.run(ctx, key, "GET", key)
 	if err != nil {
-		return "", nil, fmt.Errorf("read the record: %w", err)
+		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
 	text, is := reply.(string)
 	if !is {
 		return "", nil, nil
 	}
-	r := new(Record)
+	r := new(Profile)
 	err = json.Unmarshal([]byte(text), r)
 	if err != nil {
-		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
+		return text, nil, fmt.Errorf("the profile in Redis cannot be read: %w", err)
 	}
 	if r.empty() && !r.Taken {
 		return text, nil, nil
@@ -251,27 +253,27 @@ func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
 }
 
 // run sends a command about a key that can wait, such as an operator's.
-func (b *Book) run(ctx context.Context, key string, words ...any) (any, error) {
+func (p *Store) run(ctx context.Context, key string, words ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	return b.cfg.Redis.Run(ctx, key, words...)
+	return p.cfg.Redis.Run(ctx, key, words...)
 }
 
 // homeOf is where a key is.
-func (b *Book) homeOf(key string) home { return home{b.cfg.Redis.Server(key), b.cfg.Redis.Slot(key)} }
+func (p *Store) homeOf(key string) home { return home{p.cfg.Redis.Server(key), p.cfg.Redis.Slot(key)} }
 
-// changeOnce changes a record in Redis.
-func (b *Book) changeOnce(
-	ctx context.Context, id Identity, by string, edit func(*Record) *Record,
-) (before, after *Record, err error) {
-	key := b.cfg.Key(&id)
-	was, before, err := b.read(ctx, key)
+// changeOnce changes a profile in Redis.
+func (p *Store) changeOnce(
+	ctx context.Context, id Identity, by string, edit func(*Profile) *Profile,
+) (before, after *Profile, err error) {
+	key := p.cfg.Key(&id)
+	was, before, err := p.read(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}
 	after = edit(before)
-	kept := traced(before, after, by, b.cfg.Now())
-	written, err := b.writeAll(ctx, []Swap{{id, was, kept}}, func(key, text, until, was string) []any {
+	kept := traced(before, after, by, p.cfg.Now())
+	written, err := p.writeAll(ctx, []Swap{{id, was, kept}}, func(key, text, until, was string) []any {
 		if kept == nil {
 			text = "" // deletes it
 		}
@@ -283,22 +285,22 @@ func (b *Book) changeOnce(
 	if written == 0 {
 		return before, after, errBusy
 	}
-	err = b.Announce(ctx, []Identity{id})
-	if kept != nil && kept.Taken && b.cfg.Taken != nil {
-		err = errors.Join(err, b.cfg.Taken(ctx, id))
+	err = p.Announce(ctx, []Identity{id})
+	if kept != nil && kept.Taken && p.cfg.Taken != nil {
+		err = errors.Join(err, p.cfg.Taken(ctx, id))
 	}
 	return before, after, err
 }
 
-// writeIndex notes that there are records of a class until then.
-func (b *Book) writeIndex(ctx context.Context, class string, until time.Time) error {
+// writeIndex notes that there are profiles of a class until then.
+func (p *Store) writeIndex(ctx context.Context, class string, until time.Time) error {
 	score := "+inf"
 	if !until.IsZero() {
 		score = strconv.FormatInt(min(until.UnixMilli(), math.MaxInt64/2), 10)
 	}
-	_, err := b.run(ctx, b.cfg.Index, "ZADD", b.cfg.Index, "GT", score, class)
+	_, err := p.run(ctx, p.cfg.Index, "ZADD", p.cfg.Index, "GT", score, class)
 	if err != nil {
-		return fmt.Errorf("note that there is a record: %w", err)
+		return fmt.Errorf("note that there is a profile: %w", err)
 	}
 	return nil
 }

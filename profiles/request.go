@@ -19,7 +19,7 @@ import (
 //go:embed request.go
 var Sources embed.FS
 
-// MaxLimits is how many limits a record, or a tier, has at most. A request charges those of all its records and rules
+// MaxLimits is how many limits a profile, or a tier, has at most. A request charges those of all its profiles and rules
 // together.
 const MaxLimits = 16
 
@@ -43,7 +43,7 @@ type LimitRequest struct {
 	Algorithm string `json:"algorithm,omitempty" one:"token_bucket sliding_window fixed_window sliding_log"`
 }
 
-// ReadLimits reads limits as records keep them: at most MaxLimits.
+// ReadLimits reads limits as profiles keep them: at most MaxLimits.
 func ReadLimits(written []LimitRequest) ([]Limit, error) {
 	if len(written) > MaxLimits {
 		return nil, fmt.Errorf("%d limits are more than %d", len(written), MaxLimits)

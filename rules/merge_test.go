@@ -85,7 +85,7 @@ func TestTiers(t *testing.T) {
 		"no rule names any": {"rules: [{ name: a, scope: user, limit: 5/1m }]\nusers: { ann: { tier: gold } }\n", nil},
 		"from Envoy":        {pro, nil},
 		"no client has it": {pro + identity, []string{`3:5: warning: rule "a" is about the tier "pro", which no ` +
-			`user, tenant or API key of the file has; give it to one, or remove it here, unless records give it`}},
+			`user, tenant or API key of the file has; give it to one, or remove it here, unless profiles give it`}},
 		"from tokens": {pro + strings.Replace(identity, "identity: {", "identity: { jwt: [{ issuer: i, "+
 			"jwks: \"https://a.example/k\", claims: { tier: plan } }],", 1), nil},
 	} {

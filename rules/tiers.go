@@ -29,7 +29,7 @@ func tierProblems(d *descriptors.Domain) (problems []descriptors.Problem) {
 	for _, tier := range sorted(named) {
 		if r := named[tier]; !had[tier] {
 			warn(r.Pos, "rule %q is about the tier %q, which no user, tenant or API key of the file has; give it to "+
-				"one, or remove it here, unless records give it", clip(r.Name), clip(tier))
+				"one, or remove it here, unless profiles give it", clip(r.Name), clip(tier))
 		}
 	}
 	return problems

@@ -21,7 +21,7 @@ import (
 func (s *Sidecar) api() (http.Handler, error) {
 	rls := s.serving.rls
 	a := &admin.API{
-		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
+		Engine: s.counts.engine, Profiles: s.counts.profiles, Log: s.reports.loadLog, Forget: s.forgetCounters,
 		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
 		Top: s.reports.top, TopOfAll: s.topOfAll, Sidecars: s.sidecarsNow, Away: s.away, Events: &s.reports.feed,
 		Decision: s.decision,
@@ -35,7 +35,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 				return one, other, err
 			}},
 	}
-	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off is none
+	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off: nobody may
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		user := fmt.Sprint("user-", len(took))
-		for _, s := range all { // each has cached that a record is missing
+		for _, s := range all { // each has cached that a profile is missing
 			if code, err := ask(dial(b, s.Addresses().GRPC), user); err != nil || code != codeOK {
 				b.Fatalf("%s gets %v, %v", user, code, err)
 			}

@@ -121,8 +121,8 @@ func TestClientCertificatesHaveRoles(t *testing.T) {
 	}
 }
 
-// TestWithoutRecordsNothingIsLookedUp counts the commands that Redis gets.
-func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
+// TestWithoutProfilesNothingIsLookedUp counts the commands that Redis gets.
+func TestWithoutProfilesNothingIsLookedUp(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	conn := dial(t, s.Addresses().GRPC)
@@ -139,7 +139,7 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 		expectCodes(t, conn, fmt.Sprint("user-", n), codeOK)
 	}
 	if got := lookups(); got != "none" {
-		t.Errorf("records are looked up although there are none: %s", got)
+		t.Errorf("profiles are looked up although there are none: %s", got)
 	}
 	s.operate(t, "/v1/block", fields{"user": "mallory"})
 	for range 20 {
@@ -147,7 +147,7 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 	}
 	// A second one where the sidecar began to receive changes meanwhile: what it knew before that may be outdated.
 	if got := lookups(); got != "cmdstat_mget:calls=1" && got != "cmdstat_mget:calls=2" {
-		t.Errorf("20 requests of one user with records about: %s, want one or two", got)
+		t.Errorf("20 requests of one user with profiles about: %s, want one or two", got)
 	}
 	s.operate(t, "/v1/block", fields{"ip": "192.0.2.0/24"})
 	answer := s.operate(t, "/v1/explain",

@@ -22,7 +22,7 @@ type counts struct {
 	redis       *store.Redis // nil: everything is counted in memory
 	memory      *memory.Memory
 	keys        *identity.KeySets
-	records     *profiles.Book
+	profiles    *profiles.Store
 	engine      *engine.Engine
 	journal     *journal.Journal // nil: nothing is recorded
 	journalConn *redis.Client    // its own, so that decisions do not wait for it
@@ -64,7 +64,7 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 	} else {
 		cfg.Share = c.memory
 	}
-	cfg.Records = c.records
+	cfg.Profiles = c.profiles
 	s.observe(&cfg)
 	c.engine = engine.New(cfg)
 	return nil
@@ -74,7 +74,8 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 func (c *counts) Stop() (failed error) {
 	if c.journal != nil {
 		if lost := c.journal.Close(); lost > 0 {
-			failed = fmt.Errorf("close record: %d rows of usage and events could not be written to redis, and are lost",
+			failed = fmt.Errorf("close the record: %d rows of usage and events could not be written to redis, and "+
+				"are lost",
 				lost)
 		}
 	}
@@ -87,8 +88,8 @@ func (c *counts) Stop() (failed error) {
 	if c.keys != nil {
 		c.keys.Close()
 	}
-	if c.records != nil {
-		failed = errors.Join(failed, c.records.Close())
+	if c.profiles != nil {
+		failed = errors.Join(failed, c.profiles.Close())
 	}
 	c.abouts.stop()
 	if c.redis != nil {

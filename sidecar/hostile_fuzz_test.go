@@ -49,7 +49,7 @@ func replyOf(kind byte, text string) []byte {
 // readers is all that reads what Redis replies and publishes, without anything that recovers from a panic.
 type readers struct {
 	store     *store.Redis
-	book      *profiles.Book
+	profiles  *profiles.Store
 	peers     *peers.Peers
 	documents func() ([]rules.Document, error)
 }
@@ -64,17 +64,17 @@ func openReaders(f *testing.F, address string) *readers {
 		Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
-	r.book = profiles.New(profiles.Config{
+	r.profiles = profiles.New(profiles.Config{
 		Redis: client, Index: "index",
 		Key: func(id *profiles.Identity) string { return "rec:" + id.Text() }, Prepare: prepareProfile,
 		Publish: func(context.Context, string, string) error { return nil },
 	})
-	f.Cleanup(func() { r.book.Close() })
-	s.counts.records = r.book
+	f.Cleanup(func() { r.profiles.Close() })
+	s.counts.profiles = r.profiles
 	r.peers = peers.New(peers.Config{
 		Redis: client, Channel: "news", Cards: "cards",
 		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },
-		Gap: func() {}, Topics: map[string]func([]byte){topicRecord: s.hearProfile,
+		Gap: func() {}, Topics: map[string]func([]byte){topicProfile: s.hearProfile,
 			topicCounter: hearKeys(r.store.Drop)},
 	})
 	f.Cleanup(func() { r.peers.Close() })
@@ -91,10 +91,10 @@ func openReaders(f *testing.F, address string) *readers {
 // read lets everything read what is replied.
 func (r *readers) read(ctx context.Context) {
 	r.store.Serve([]string{"shop", "mail"})
-	r.book.Outdate()
+	r.profiles.Outdate()
 	user := profiles.Identity{Domain: "shop", Kind: profiles.User, Name: "ann"}
-	r.book.Ask(ctx, []profiles.Identity{user, {Domain: "shop", Kind: profiles.Secret, Name: "ab"}})
-	_, _ = r.book.Get(ctx, user)
+	r.profiles.Ask(ctx, []profiles.Identity{user, {Domain: "shop", Kind: profiles.Secret, Name: "ab"}})
+	_, _ = r.profiles.Get(ctx, user)
 	_, _ = r.peers.Cards(ctx)
 	_, _ = r.documents()
 	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 100, Window: time.Hour, Burst: 100}
@@ -109,7 +109,7 @@ func (r *readers) read(ctx context.Context) {
 	r.store.Live("shop")
 }
 
-// FuzzReplies gives every reader of replies what a hostile server may reply or publish: cards, records, their
+// FuzzReplies gives every reader of replies what a hostile server may reply or publish: cards, profiles, their
 // index, published rules, the heartbeat, news, and what the scripts reply. None may panic.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{
@@ -120,8 +120,8 @@ func FuzzReplies(f *testing.F) {
 		`{"block":{"until":"9999-12-31T23:59:59Z"},"limits":[{"count":-1,"per":-1}]}`,
 		`{"limits":[{"count":9223372036854775807,"per":9223372036854775807,"month":true}]}`,
 		`{"key":{"id":"a","expires":"0001-01-01T00:00:00Z"}}`,
-		`{"topic":"record","body":{"key":"k","class":"dom|user"}}`, `{"topic":"counter","body":["a",null]}`,
-		`{"topic":"record","question":"q","body":[[[]]]}`, "WRONGTYPE x", "MOVED 1 127.0.0.1:1", "NOSCRIPT x",
+		`{"topic":"profile","body":{"key":"k","class":"dom|user"}}`, `{"topic":"counter","body":["a",null]}`,
+		`{"topic":"profile","question":"q","body":[[[]]]}`, "WRONGTYPE x", "MOVED 1 127.0.0.1:1", "NOSCRIPT x",
 		"LOADING x", "READONLY x",
 	} {
 		for kind := range byte(8) {

@@ -74,7 +74,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			fetch(t, s.Addresses().Debug, "/v1/sidecars")
 			s.lookForRules()
 			s.counts.redis.Serve([]string{"shop", "mail"})
-			s.counts.records.Outdate()
+			s.counts.profiles.Outdate()
 			forger.AwaitMet(t, 10) // some of them of what runs by itself
 			forger.Set(nil)
 			servers.Await(t, "decisions by Redis", func() error {

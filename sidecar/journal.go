@@ -62,8 +62,8 @@ func appendTo(own *redis.Client, keys keys.Names, length int) func(stream string
 
 // caches are the answers so far of caches, by domain. The journal itself counts remembered refusals.
 func (s *Sidecar) caches() (all []journal.Cache) {
-	for _, u := range s.counts.records.Uses() {
-		all = append(all, journal.Cache{Domain: u.Domain, Name: "records", Hits: u.Hits, Misses: u.Misses})
+	for _, u := range s.counts.profiles.Uses() {
+		all = append(all, journal.Cache{Domain: u.Domain, Name: "profiles", Hits: u.Hits, Misses: u.Misses})
 	}
 	for _, u := range s.counts.keys.Uses() {
 		all = append(all, journal.Cache{Domain: u.Domain, Name: "tokens", Hits: int64(u.Hits), Misses: int64(u.Misses)})

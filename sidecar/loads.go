@@ -111,7 +111,7 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 		s.counts.redis.Forget() // what was spent may have room now
 		s.counts.redis.Serve(set.Domains())
 	}
-	s.counts.records.Reread()
+	s.counts.profiles.Reread()
 	before := s.complete()
 	s.updates.loads.good[from].Store(true)
 	if !before && s.complete() && s.cfg.Rules.Required {

@@ -29,7 +29,7 @@ type budget struct {
 	denials   int64 // spent counters remembered in front of Redis
 	reserved  int64 // what post-paid requests took in advance
 	tokens    int64 // what tokens yielded
-	records   int64 // what is known about identities beside the rules
+	profiles  int64 // what is known about identities beside the rules
 	decisions int64 // refusals and degraded decisions that are kept
 	messages  int64 // large requests that are being answered
 	peers     int64 // connections of all listeners, with what is unfinished
@@ -62,7 +62,7 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 		limit = spacious
 	}
 	return budget{
-		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
+		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, profiles: limit / 64,
 		decisions: limit / 32, messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8,
 		response: max(leastResponse, limit/32),
 	}

@@ -109,8 +109,8 @@ func TestCachesShareTheMemoryLimit(t *testing.T) {
 		if b.counters != c.limit/5 {
 			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
 		}
-		all := b.counters + b.denials + b.reserved + b.tokens + b.records + b.decisions + b.messages + b.peers
-		if all > c.limit*3/5 || min(b.denials, b.reserved, b.tokens, b.records, b.decisions, b.messages, b.peers) < 1 {
+		all := b.counters + b.denials + b.reserved + b.tokens + b.profiles + b.decisions + b.messages + b.peers
+		if all > c.limit*3/5 || min(b.denials, b.reserved, b.tokens, b.profiles, b.decisions, b.messages, b.peers) < 1 {
 			t.Errorf("%s: %+v, want all above 0 and together at most three fifths of %d", c.name, b, c.limit)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for
+// TestMissingProfilesAreAskedFor sends a request of a user while profiles are put back: the control plane is asked for
 // that user's, without its name in the open.
-func TestMissingRecordsAreAskedFor(t *testing.T) {
+func TestMissingProfilesAreAskedFor(t *testing.T) {
 	server := servers.StartRedis(t)
 	keys := keys.NewNames("", []byte("sesame"))
 	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10),
@@ -27,8 +27,11 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
-	t.Cleanup(peers.Receive(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
-	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	t.Cleanup(peers.Receive(f, keys.Shared("missing"), map[string]func([]byte){
+		peers.TopicMissing: func(body []byte) { heard <- string(body) },
+	}))
+	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n",
+		"REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string
 	servers.Await(t, "a question", func() error {
@@ -40,7 +43,7 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 			return errors.New("none yet")
 		}
 	})
-	var question peers.MissingRecords
+	var question peers.MissingProfiles
 	must.Do(t, json.Unmarshal([]byte(body), &question))
 	text := must.Get(keys.Show(question.Hidden))(t)
 	if strings.Contains(body, "alice") || strings.Contains(string(question.Hidden), "alice") {

@@ -15,7 +15,7 @@ const mistakeEvery = time.Minute
 
 // mistake is a setting of Redis that is wrong for a server.
 type mistake struct {
-	text   string    // names the variable, and what to do; empty: there is none
+	text   string    // names the variable, and what to do; empty: the cause is unknown
 	logged time.Time // last
 }
 

@@ -51,7 +51,7 @@ func TestQuestionsInAnOutageAreAnsweredFromHere(t *testing.T) {
 	redis.Kill(t)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK)
 	status, usage := s.call(t, "GET", "/v1/usage?user=alice", nil)
-	if status != http.StatusOK || usage["record"] != nil || usage["unknown"] == nil {
+	if status != http.StatusOK || usage["profile"] != nil || usage["unknown"] == nil {
 		t.Fatalf("the counters in an outage are %d %v", status, usage)
 	}
 	if c := usage["counters"].([]any)[0].(fields); c["share"] != true || c["left"] != 998.0 || c["unknown"] == "" {
@@ -80,7 +80,7 @@ func TestQuestionsInAnOutageAreAnsweredFromHere(t *testing.T) {
 		}
 		return nil
 	})
-	if usage["record"] != nil {
-		t.Errorf("a block that was refused is kept: %v", usage["record"])
+	if usage["profile"] != nil {
+		t.Errorf("a block that was refused is kept: %v", usage["profile"])
 	}
 }

@@ -81,13 +81,13 @@ func documents(reply any) (all []rules.Document, err error) {
 // keysOf returns what looks up API keys of a domain that no rule file has.
 func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
 	return func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
-		if !s.counts.records.Kinds(domain).Has(profiles.Secret) {
+		if !s.counts.profiles.Kinds(domain).Has(profiles.Secret) {
 			return identity.Key{}, false
 		}
 		id := profiles.Identity{Domain: domain, Kind: profiles.Secret, Name: hex.EncodeToString(digest[:])}
-		value, fresh := s.counts.records.Cached(&id)
+		value, fresh := s.counts.profiles.Cached(&id)
 		if !fresh {
-			value = s.counts.records.Ask(ctx, []profiles.Identity{id})[0]
+			value = s.counts.profiles.Ask(ctx, []profiles.Identity{id})[0]
 		}
 		key, known := value.(*identity.Key)
 		if !known || key == nil {
@@ -97,8 +97,8 @@ func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byt
 	}
 }
 
-// prepareKey is the API key of a record in the terms of package identity.
-func prepareKey(r *profiles.Record) any {
+// prepareKey is the API key of a profile in the terms of package identity.
+func prepareKey(r *profiles.Profile) any {
 	if r.Key == nil {
 		return nil
 	}

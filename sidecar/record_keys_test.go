@@ -21,7 +21,7 @@ func (c *copied) keyed() map[string]int64 {
 	return sum
 }
 
-// TestCachesAreCountedByDomain: of records of identities and of tokens.
+// TestCachesAreCountedByDomain: of profiles of identities and of tokens.
 func TestCachesAreCountedByDomain(t *testing.T) {
 	redis, keySet := servers.StartRedis(t), filepath.Join(t.TempDir(), "keys.json")
 	write(t, keySet, `{"keys": []}`)
@@ -41,7 +41,7 @@ func TestCachesAreCountedByDomain(t *testing.T) {
 			sum[r.Domain+" "+r.Name+" misses"] += r.Misses
 		}
 	}
-	wantSums(t, "caches", sum, map[string]int64{"shop records hits": 2, "shop records misses": 1,
+	wantSums(t, "caches", sum, map[string]int64{"shop profiles hits": 2, "shop profiles misses": 1,
 		"shop tokens hits": 2, "shop tokens misses": 1})
 }
 

@@ -111,7 +111,7 @@ func (s *Sidecar) awaitStore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstStore)
 	defer cancel()
 	s.counts.redis.Ready(ctx)
-	s.counts.records.Ready(ctx)
+	s.counts.profiles.Ready(ctx)
 }
 
 // serve starts all servers. The channel gets the first error of one.

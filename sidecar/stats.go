@@ -22,7 +22,7 @@ type Stats struct {
 	Share       *memory.Stats `labels:"store=share"`
 	Redis       *store.RedisStats
 	Live        *LiveStats
-	Records     *profiles.Stats
+	Profiles    *profiles.Stats
 	Journal     *journal.Stats
 	XDS         *xds.Status
 	Recent      *live.RecentStats
@@ -43,8 +43,8 @@ func (s *Sidecar) Stats() *Stats {
 	if c.redis == nil {
 		all.Memory = &counted
 	} else {
-		known, shared := c.records.Stats(), c.redis.Stats()
-		all.Share, all.Records, all.Redis = &counted, &known, &shared
+		known, shared := c.profiles.Stats(), c.redis.Stats()
+		all.Share, all.Profiles, all.Redis = &counted, &known, &shared
 		all.Live = &LiveStats{All: c.redis.Live(""), Domains: map[string]int{}}
 		for _, domain := range s.domains() {
 			all.Live.Domains[domain] = c.redis.Live(domain)

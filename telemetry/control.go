@@ -12,8 +12,8 @@ import (
 // ControlStats is what a control counts. A number below 0 is not known.
 type ControlStats struct {
 	Leads    bool          `metric:"control_leads" help:"Whether this control leads: one of several writes to Redis."`
-	Mended   int64         `metric:"control_mended_total" help:"Records and documents this control put into Redis."`
-	Unheard  int64         `metric:"control_missing_dropped_total" help:"Missing records of a refill that had no room."`
+	Mended   int64         `metric:"control_mended_total" help:"Profiles and documents this control put into Redis."`
+	Unheard  int64         `metric:"control_missing_dropped_total" help:"Missing profiles of a refill that had no room."`
 	Pending  int64         `metric:"control_waiting_changes" help:"Changes of the database that are not in Redis yet."`
 	Stale    time.Duration `metric:"control_stale_seconds" help:"Time since all changes were known to be in Redis."`
 	Copies   bool          `metric:"control_record_copies" help:"Whether this control copies the record."`

@@ -22,7 +22,7 @@ func (t *Telemetry) Observer(log *slog.Logger) *Observer {
 type Observer struct {
 	t       *Telemetry
 	log     *slog.Logger
-	nowhere *Rule // of requests without a domain that is known
+	nowhere *RuleCounters // of requests without a domain that is known
 
 	found atomic.Pointer[ruleCounters]
 	lost  atomic.Pointer[lostStore]
@@ -37,10 +37,10 @@ type ruleCounters struct {
 
 type limitCounters struct {
 	series *Series // nil where its labels depend on the request
-	rule   *Rule
+	rule   *RuleCounters
 }
 
-type domainCounters struct{ none, override *Rule }
+type domainCounters struct{ none, override *RuleCounters }
 
 // lostStore is the last time the shared store could not decide.
 type lostStore struct {
@@ -132,7 +132,7 @@ func (o *Observer) series(domain string, t *descriptors.Term) *Series {
 }
 
 // rule finds the counters of the rule that an effect belongs to; nil: of the requests that no rule decided.
-func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *Rule {
+func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *RuleCounters {
 	if domain == nil {
 		return o.nowhere
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 )
 
-// Rule is the counters of one rule: what became of the requests on which it had the last word, and how often it was
+// RuleCounters counts for one rule what became of the requests on which it had the last word, and how often it was
 // decided without the store. Labels are looked up when rules are loaded, never for a request.
-type Rule struct {
+type RuleCounters struct {
 	labels   ruleLabels
 	decided  [engine.Outcomes]atomic.Int64
 	traced   [engine.Outcomes]atomic.Pointer[prometheus.Exemplar] // the newest decision of which a trace is kept
@@ -25,19 +25,19 @@ type ruleLabels struct{ domain, rule, scope string }
 // rules holds the counters of all rules.
 type rules struct {
 	mu    sync.RWMutex // guards known
-	known map[ruleLabels]*Rule
+	known map[ruleLabels]*RuleCounters
 }
 
 // Rule returns the counters of a rule. An empty rule is for requests of the domain that no rule decided, and
 // an empty domain for those without a domain that is known.
-func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
+func (t *Telemetry) Rule(domain, rule, scope string) *RuleCounters {
 	of := ruleLabels{clean(domain), clean(rule), scope}
 	t.rules.mu.Lock()
 	defer t.rules.mu.Unlock()
 	if found := t.rules.known[of]; found != nil {
 		return found
 	}
-	made := &Rule{labels: of, over: t.overAdmitted.WithLabelValues(of.domain, of.rule)}
+	made := &RuleCounters{labels: of, over: t.overAdmitted.WithLabelValues(of.domain, of.rule)}
 	made.degraded.make = func(reason string) prometheus.Counter {
 		return t.degraded.WithLabelValues(of.domain, of.rule, reason)
 	}
@@ -46,7 +46,7 @@ func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 }
 
 // Decided counts a request under the rule that had the last word.
-func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
+func (t *Telemetry) Decided(r *RuleCounters, o engine.Outcome) {
 	r.decided[o].Add(1)
 	if o == engine.Unknown {
 		t.totals.Unknown.Add(1)
@@ -57,10 +57,12 @@ func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
 }
 
 // Traced lets the decisions of a rule lead to the trace of one of them.
-func (t *Telemetry) Traced(r *Rule, o engine.Outcome, e *prometheus.Exemplar) { r.traced[o].Store(e) }
+func (t *Telemetry) Traced(r *RuleCounters, o engine.Outcome, e *prometheus.Exemplar) {
+	r.traced[o].Store(e)
+}
 
 // Degraded counts one charge of a rule that was decided without the store.
-func (t *Telemetry) Degraded(r *Rule, reason string) { r.degraded.of(reason).Inc() }
+func (t *Telemetry) Degraded(r *RuleCounters, reason string) { r.degraded.of(reason).Inc() }
 
 // Requests are how many requests of a domain were decided, and how many of these were refused.
 func (t *Telemetry) Requests(domain string) (all, refused int64) {

@@ -106,7 +106,7 @@ func latencies(name, help string) prometheus.HistogramOpts {
 // own registers what only Spillway has.
 func (t *Telemetry) own(version string) {
 	const p = "spillway_"
-	t.rules.known = map[ruleLabels]*Rule{}
+	t.rules.known = map[ruleLabels]*RuleCounters{}
 	t.Measure(func() any { return t.rules.stats() })
 	t.excess = t.words(p+"excess_requests_total",
 		"Requests refused because they exceed a bound: bytes, descriptors, memory beside other large ones, "+

@@ -6,7 +6,7 @@ import "slices"
 // rules whose names change all the time would fill the memory. Those that counted stay: a counter that vanishes would
 // look like a restart.
 func (t *Telemetry) forgetUnused(now *ruleCounters) {
-	rules, series := map[*Rule]bool{}, map[*Series]bool{}
+	rules, series := map[*RuleCounters]bool{}, map[*Series]bool{}
 	for _, c := range now.limits {
 		rules[c.rule], series[c.series] = true, true
 	}
@@ -21,7 +21,7 @@ func (t *Telemetry) forgetUnused(now *ruleCounters) {
 
 // forget drops the rules that neither are kept nor counted. It returns those of whom no namesake with another scope is
 // left.
-func (r *rules) forget(keep map[*Rule]bool) (gone []*Rule) {
+func (r *rules) forget(keep map[*RuleCounters]bool) (gone []*RuleCounters) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	left := map[[2]string]bool{}
@@ -33,11 +33,13 @@ func (r *rules) forget(keep map[*Rule]bool) (gone []*Rule) {
 		}
 		left[[2]string{of.domain, of.rule}] = true
 	}
-	return slices.DeleteFunc(gone, func(one *Rule) bool { return left[[2]string{one.labels.domain, one.labels.rule}] })
+	return slices.DeleteFunc(gone, func(one *RuleCounters) bool {
+		return left[[2]string{one.labels.domain, one.labels.rule}]
+	})
 }
 
 // idle reports whether a rule never counted anything.
-func (r *Rule) idle() bool {
+func (r *RuleCounters) idle() bool {
 	for i := range r.decided {
 		if r.decided[i].Load() != 0 {
 			return false

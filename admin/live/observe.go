@@ -24,7 +24,7 @@ func Observe(top *Top, feed *Feed) engine.Observer {
 	}
 }
 
-// rank notes the counters of a decision. A block by a record has none, and is noted by whom it is about.
+// rank notes the counters of a decision. A block by a profile has none, and is noted by whom it is about.
 func (t *Top) rank(v *engine.Verdict) {
 	domain := v.Match.Domain.Name
 	if b := v.Match.Block; b != nil && b.Account != "" {

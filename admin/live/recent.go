@@ -101,11 +101,11 @@ func (r *Recent) Observe(_ context.Context, req *descriptors.Request, v *engine.
 		r.dropped.Add(1)
 		return
 	}
-	v.ID = engine.ID(rand.Uint64() | 1) // 0 is none
+	v.ID = engine.ID(rand.Uint64() | 1) // 0 means: without an id
 	r.keep(kept{id: v.ID, Decision: r.describe(req, v, at, now)})
 }
 
-// deciding is the charge that decided: the first that the refusing rule refused, else the first; -1: there is none.
+// deciding is the charge that decided: the first that the refusing rule refused, else the first; -1: the request has no charge.
 func deciding(v *engine.Verdict) int {
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Refused && v.Match.Terms[i].Effect == v.Refusing {

@@ -62,7 +62,7 @@ async function usage() {
 }
 
 function usageView(view) {
-  const parts = [el("p", {}, ...recordText(view.record))];
+  const parts = [el("p", {}, ...profileText(view.profile))];
   parts.push(view.counters.length ? counters("Counters", view.counters) : el("p", { class: "quiet" }, "No limit counts this client by what was given."));
   return parts.concat(unlisted(view.unlisted));
 }
@@ -79,16 +79,16 @@ function counters(caption, all) {
     el("span", { title: one.key }, name(one.who.map(w => w.name).join(", ") || "all requests")), place(one.at)]));
 }
 
-// recordText says what is on record about a client.
-function recordText(record) {
-  if (!record) return ["Nothing is on record: the rule file alone holds."];
+// profileText says what the profile of a client holds.
+function profileText(profile) {
+  if (!profile) return ["There is no profile: the rule file alone holds."];
   const words = [];
-  if (record.block) words.push(...blockText(record.block));
-  if (record.tier) words.push("It has the tier ", el("b", {}, name(record.tier)), ". ");
-  if (record.limits) words.push(`It has limits of its own: ${record.limits.map(limitText).join("; ")}. `);
-  if (record.note) words.push("Note: ", name(record.note), ". ");
-  if (record.by) words.push(el("span", { class: "quiet" }, "Last changed by ", name(record.by), ...(record.at ? [" at ", time(record.at)] : []), "."));
-  return words.length ? words : ["The record is empty: the rule file alone holds."];
+  if (profile.block) words.push(...blockText(profile.block));
+  if (profile.tier) words.push("It has the tier ", el("b", {}, name(profile.tier)), ". ");
+  if (profile.limits) words.push(`It has limits of its own: ${profile.limits.map(limitText).join("; ")}. `);
+  if (profile.note) words.push("Note: ", name(profile.note), ". ");
+  if (profile.by) words.push(el("span", { class: "quiet" }, "Last changed by ", name(profile.by), ...(profile.at ? [" at ", time(profile.at)] : []), "."));
+  return words.length ? words : ["The profile is empty: the rule file alone holds."];
 }
 
 function blockText(block) {
@@ -112,7 +112,7 @@ const changes = {
   unblock: {
     title: "Unblock", fields: () => [el("p", { class: "full" }, el("label", { class: "check" }, el("input", { type: "checkbox", id: "unblock-lift" }), "Also lift blocks of the rule file that name it"))],
     body: () => ({ ...whom(), ...given({ lift: $("unblock-lift").checked }) }),
-    what: ({ before, after }) => [el("p", {}, ...(before?.block && !before.block.lifted ? ["The block of ", ...spoken(), " ends.", everywhere] : ["There is no block of ", ...spoken(), " on record. "])),
+    what: ({ before, after }) => [el("p", {}, ...(before?.block && !before.block.lifted ? ["The block of ", ...spoken(), " ends.", everywhere] : ["There is no block of ", ...spoken(), " on profile. "])),
       el("p", {}, after?.block?.lifted ? "Blocks of the rule file that name it are lifted, too." : "Blocks of the rule file stay.")],
   },
   reset: {

@@ -118,8 +118,8 @@ func listCounters(s *session, args []string) {
 	}
 	o := s.get("/v1/usage", params)
 	s.print(o, func() {
-		kept := profile(inner(o, "record"))
-		if text(o, "unknown") != "" && inner(o, "record") == nil {
+		kept := profile(inner(o, "profile"))
+		if text(o, "unknown") != "" && inner(o, "profile") == nil {
 			kept = "unknown"
 		}
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
@@ -207,7 +207,7 @@ func untilFull(c object) string {
 	return "full"
 }
 
-// owners are whom a counter counts, without one all requests. A block by a record has the name in place of a key.
+// owners are whom a counter counts, without one all requests. A block by a profile has the name in place of a key.
 func owners(c object) string {
 	var all []string
 	for _, one := range objects(c, "who") {

@@ -54,7 +54,7 @@ publish or copy, if it cannot. It ends with 1 where there is such a problem.`,
 func (s *session) status() {
 	now := s.get("/v1/status", nil)
 	s.print(now, func() {
-		s.facts(now, columns(`LEADS leads | PENDING CHANGES pending | MENDED RECORDS mended | COMPARED AT walked_at:when |
+		s.facts(now, columns(`LEADS leads | PENDING CHANGES pending | MENDED PROFILES mended | COMPARED AT walked_at:when |
 			PROBLEM problem | YOU caller | YOUR ROLE role | YOUR DOMAINS domains`))
 	})
 	s.found(text(now, "problem") != "")

@@ -81,7 +81,7 @@ func TestCountersNameWhoTheyCount(t *testing.T) {
 	const blocked = `{"name":"user","rule":"user","key":"mallory","who":[],"count":9,"domain":"d"}`
 	server := answering(t, map[string]string{
 		"/v1/top": `{"sidecars":1,"refused":[` + counter + `""},` + blocked + `],"asked":[]}`,
-		"/v1/usage": `{"identity":{"user":"alice","domain":"d"},"record":null,"counters":[` + counter + `"ends"},` +
+		"/v1/usage": `{"identity":{"user":"alice","domain":"d"},"profile":null,"counters":[` + counter + `"ends"},` +
 			counter + `"fills"},` + counter + `"full"}]}`,
 	})
 	for line, lines := range map[string][]string{

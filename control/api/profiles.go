@@ -334,7 +334,7 @@ func checkEnd(name string, end *time.Time) error {
 	return nil
 }
 
-// subject is whom the path names. An address is written as records write it.
+// subject is whom the path names. An address is written as profiles write it.
 func (in *inIdentity) subject() (database.Subject, error) {
 	s := database.Subject{Domain: in.Domain, Kind: in.Kind, Name: in.Name}
 	id, err := publish.IdentityOf(s)

@@ -44,13 +44,14 @@ func absent(e *pgconn.PgError) string {
 	case strings.HasSuffix(e.ConstraintName, "_domain_fkey"):
 		what = "domain"
 	}
-	columns, values, _ := strings.Cut(e.Detail, ")=(") // Key (domain, tier)=(api, gold) is not present in table "tiers".
+	// Key (domain, tier)=(api, gold) is not present in table "tiers".
+	columns, values, _ := strings.Cut(e.Detail, ")=(")
 	values, _, _ = strings.Cut(values, ") is not present")
 	parts := strings.SplitN(values, ", ", strings.Count(columns, ",")+1)
 	return "there is no " + what + " " + parts[len(parts)-1] + ": make it first"
 }
 
-// broken is the condition that a row breaks, of which the name says what has to be.
+// broken is the condition that a row breaks, whose name states what has to be.
 func broken(e *pgconn.PgError) string {
 	column, ranged := strings.CutSuffix(strings.TrimPrefix(e.ConstraintName, e.TableName+"_"), "_check")
 	switch {

@@ -36,7 +36,7 @@ func live(w http.ResponseWriter, _ *http.Request) {
 type Status struct {
 	Leads    bool      `json:"leads"`
 	Pending  int64     `json:"pending"`            // changes that are not in Redis yet
-	Mended   int64     `json:"mended"`             // records and documents that this control has written
+	Mended   int64     `json:"mended"`             // profiles and documents that this control has written
 	WalkedAt time.Time `json:"walked_at,omitzero"` // when this control last compared all of Redis with the database
 	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
 	Caller   string    `json:"caller"`             // who asks

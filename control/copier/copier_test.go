@@ -105,7 +105,7 @@ func TestEventsShowTheIDsOfTheirKeys(t *testing.T) {
 }
 
 // TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with journal.Sketch.
-// TestAnEntryMayHoldOneListAlone: an entry is cut at a number of bytes, so each list may stand alone in one.
+// TestAnEntryMayHoldOneListAlone: an entry is cut at a number of bytes, so it may hold any one list and nothing else.
 func TestAnEntryMayHoldOneListAlone(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC()

@@ -12,8 +12,9 @@ const day = 24 * time.Hour
 
 // hourTables and dayTables are what is kept by hour and by day.
 var (
-	hourTables = []string{"usage_hours", "tenant_hours", "endpoint_hours", "call_hours", "identity_hours", "cache_hours"}
-	dayTables  = []string{"usage_days", "tenant_days", "endpoint_days", "cache_days"}
+	hourTables = []string{"usage_hours", "tenant_hours", "endpoint_hours", "call_hours", "identity_hours",
+		"cache_hours"}
+	dayTables = []string{"usage_days", "tenant_days", "endpoint_days", "cache_days"}
 )
 
 // TestWhatIsOldIsForgotten lets time pass. Each table loses what is older than it is kept, and nothing before.
@@ -26,7 +27,8 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 	w.send("events", eventsOf("one", 1, at, 3))
 	w.drain()
 	w.run(`INSERT INTO audit (at, action, domain, kind, name, done_at)
-	  SELECT $1::timestamptz + n * interval '1 second', 'set', 'api', 'user', 'ann', now() FROM generate_series(1, 12000) n`, at)
+	  SELECT $1::timestamptz + n * interval '1 second', 'set', 'api', 'user', 'ann', now()
+	  FROM generate_series(1, 12000) n`, at)
 	w.run(`INSERT INTO audit (at, action, domain, kind, name) VALUES ($1, 'set', 'api', 'user', 'open')`, at)
 	for _, c := range []struct {
 		after              time.Duration
@@ -93,7 +95,8 @@ func TestCallsHaveABound(t *testing.T) {
 	}
 	w.want("endpoints of eve", mostCalled, `SELECT count(DISTINCT endpoint) FROM call_hours
 	  WHERE identity = 'user:eve' AND endpoint <> '(others)'`)
-	w.want("requests of eve", n*(n+1)/2+3000, `SELECT sum(requests)::bigint FROM call_hours WHERE identity = 'user:eve'`)
+	w.want("requests of eve", n*(n+1)/2+3000,
+		`SELECT sum(requests)::bigint FROM call_hours WHERE identity = 'user:eve'`)
 	w.want("requests of eve to /1", 3001, `SELECT sum(requests)::bigint FROM call_hours WHERE endpoint = '/1'`)
 	w.want("requests of ann", 3, `SELECT sum(requests)::bigint FROM call_hours WHERE endpoint = '/ann'`)
 }

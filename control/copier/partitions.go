@@ -97,7 +97,8 @@ func (t *partitioned) make(ctx context.Context, conn *pgx.Conn, month time.Time)
 		if err != nil || there {
 			return err
 		}
-		sql := `CREATE TABLE ` + name + ` (LIKE ` + t.name + ` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`
+		sql := `CREATE TABLE ` + name + ` (LIKE ` + t.name + ` INCLUDING DEFAULTS INCLUDING CONSTRAINTS
+		  INCLUDING INDEXES)`
 		if t.fill > 0 {
 			sql += fmt.Sprintf(` WITH (fillfactor = %d)`, t.fill)
 		}

@@ -84,7 +84,8 @@ func (d *DB) TakeOver(
 		args["reason"], args["until"] = block.Reason, block.Until
 	}
 	err = d.urgently(ctx, by, action, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `SELECT FROM domains WHERE name = @domain FOR NO KEY UPDATE`, args) // one after the other
+		// one after the other
+		_, err := tx.Exec(ctx, `SELECT FROM domains WHERE name = @domain FOR NO KEY UPDATE`, args)
 		if err != nil {
 			return err
 		}

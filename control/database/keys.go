@@ -101,7 +101,8 @@ func (d *DB) RotateKey(
 	return d.makeKey(ctx, by, "rotate", args, `SELECT domain, @new, @digest, @prefix, user_name, name, tier, limits,
 	    @expires::timestamptz FROM api_keys WHERE domain = @domain AND id = @id`,
 		func(tx pgx.Tx) error {
-			end, err := One[struct{ ExpiresAt *time.Time }](ctx, tx, `SELECT coalesce(@expires, expires_at) AS expires_at
+			end, err := One[struct{ ExpiresAt *time.Time }](ctx, tx, `
+			  SELECT coalesce(@expires, expires_at) AS expires_at
 			  FROM api_keys WHERE domain = @domain AND id = @id FOR UPDATE`, args)
 			if err != nil {
 				return err

@@ -40,7 +40,8 @@ func recordOf(some int) []string {
 		`INSERT INTO publications (domain, publication, version, published_by) SELECT 'shop', v, v, 'ann'
 		  FROM generate_series(1, 40) v`,
 		fmt.Sprintf(`INSERT INTO users (domain, name, quota_month, updated_by, identity, last_request_at)
-		  SELECT 'shop', 'u' || i, 1000000, 'ann', 'user:u' || i, now() - i * interval '1 hour' FROM generate_series(0, %d) i`, 200*some),
+		  SELECT 'shop', 'u' || i, 1000000, 'ann', 'user:u' || i, now() - i * interval '1 hour'
+		  FROM generate_series(0, %d) i`, 200*some),
 		fmt.Sprintf(`INSERT INTO usage_minutes SELECT date_trunc('minute', now() - i * interval '7 minutes', 'UTC'),
 		  'shop', '', 'user:u' || i %% 20 + u, 'allowed', 3, 3
 		  FROM generate_series(0, 8000) i, generate_series(1, %d) u`, some),
@@ -48,14 +49,16 @@ func recordOf(some int) []string {
 		  sum(requests), sum(cost) FROM usage_minutes GROUP BY 1, 2, 3, 4, 5`,
 		`INSERT INTO usage_days SELECT date_trunc('day', at, 'UTC'), domain, rule, identity, outcome,
 		  sum(requests), sum(cost) FROM usage_hours GROUP BY 1, 2, 3, 4, 5`,
-		`INSERT INTO tenant_hours SELECT at, domain, rule, replace(identity, 'user:', 'tenant:'), outcome, requests, cost
+		`INSERT INTO tenant_hours SELECT at, domain, rule, replace(identity, 'user:', 'tenant:'), outcome,
+		  requests, cost
 		  FROM usage_hours`,
 		`INSERT INTO tenant_days SELECT at, domain, rule, replace(identity, 'user:', 'tenant:'), outcome, requests, cost
 		  FROM usage_days`,
 		`INSERT INTO call_hours SELECT at, domain, identity, '/v1/things/' || e, outcome, requests, cost
 		  FROM usage_hours, generate_series(1, 5) e`,
 		`INSERT INTO cache_hours SELECT date_trunc('hour', now() - h * interval '1 hour', 'UTC'), d, c, 5, 5
-		  FROM generate_series(0, 959) h, unnest('{shop,other}'::text[]) d, unnest('{denials,records,tokens}'::text[]) c`,
+		  FROM generate_series(0, 959) h, unnest('{shop,other}'::text[]) d,
+		    unnest('{denials,profiles,tokens}'::text[]) c`,
 		fmt.Sprintf(`INSERT INTO endpoint_hours SELECT date_trunc('hour', now() - h * interval '1 hour', 'UTC'), 'shop',
 		  'rule-' || r, '/v1/things/' || e, 'refused', 60, 60, array_fill(1::bigint, ARRAY[60])
 		  FROM generate_series(0, 959) h, generate_series(1, %d) r, generate_series(1, 3) e`, 2*some),
@@ -220,7 +223,8 @@ func stepsOf(t *testing.T, text string) []*planNode {
 
 // large reports whether a table grows with time.
 func large(table string) bool {
-	return slices.ContainsFunc([]string{"events", "usage_", "tenant_", "call_", "endpoint_", "rule_versions", "profiles"},
+	return slices.ContainsFunc([]string{"events", "usage_", "tenant_", "call_", "endpoint_", "rule_versions",
+		"profiles"},
 		func(name string) bool { return strings.HasPrefix(table, name) })
 }
 

@@ -55,7 +55,7 @@ func refuses(outcome string) bool { return slices.Contains(refusing, outcome) }
 func (d *DB) Usage(ctx context.Context, u *Usage) error {
 	table, at, tenant := "usage_"+u.Step+"s", "at", strings.HasPrefix(u.Identity, "tenant:")
 	switch {
-	case tenant: // of whoever asked: its users have their own usage besides
+	case tenant: // of all requests that name it: its users have their own usage besides
 		table = "tenant_" + u.Step + "s"
 	case u.Step == StepMinute:
 		at = "minute"

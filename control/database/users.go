@@ -145,7 +145,8 @@ func (d *DB) DeleteUser(ctx context.Context, by Actor, domain, name string, want
 		return remove(ctx, tx, want, profileLock,
 			`DELETE FROM profiles WHERE domain = @domain AND kind = @kind AND name = @name`, args)
 	})
-	return used(err, userOfKey, "user %q is in use: it has API keys, valid or revoked. spillway keys list --user %[2]s "+
+	return used(err, userOfKey, "user %q is in use: it has API keys, valid or revoked. "+
+		"spillway keys list --user %[2]s "+
 		"shows them, and spillway erasures create user/%[2]s removes them with the user", name, name)
 }
 

@@ -162,7 +162,7 @@ func distinct(all []string) []string {
 	return slices.Compact(sorted)
 }
 
-// subjects are whom the records of Redis are about.
+// subjects are whom the profiles of Redis are about.
 func (p *person) subjects() []database.Subject {
 	all := []database.Subject{{Domain: p.Domain, Kind: p.Kind, Name: p.Name}}
 	for _, id := range p.Also.IDs {
@@ -194,12 +194,12 @@ func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
 		return nil, err
 	}
 	all := append([]place{x.streams(p)}, tables...)
-	all = append(all, x.records(p), x.counters(p), x.files(p))
+	all = append(all, x.profiles(p), x.counters(p), x.files(p))
 	return all, nil
 }
 
-// records is the records of Redis, those that operators made, too.
-func (x *Eraser) records(p *person) place {
+// profiles is the profiles of Redis, those that operators made, too.
+func (x *Eraser) profiles(p *person) place {
 	count := func(ctx context.Context) (left int64, err error) {
 		for _, s := range p.subjects() {
 			id, err := publish.IdentityOf(s)
@@ -215,7 +215,7 @@ func (x *Eraser) records(p *person) place {
 		return left, nil
 	}
 	return place{
-		name: "records in Redis",
+		name: "profiles in Redis",
 		remove: func(ctx context.Context) (removed int64, err error) {
 			removed, err = count(ctx)
 			if err != nil {
@@ -228,7 +228,7 @@ func (x *Eraser) records(p *person) place {
 }
 
 func (x *Eraser) exists(ctx context.Context, id *profiles.Identity) (int64, error) {
-	key := x.Keys.Record(id.Domain, id.Kind.String(), id.Text())
+	key := x.Keys.Profile(id.Domain, id.Kind.String(), id.Text())
 	reply, err := x.Redis.Run(ctx, key, "EXISTS", key)
 	if err != nil {
 		return 0, fmt.Errorf("ask Redis: %w", err)

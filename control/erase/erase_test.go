@@ -156,7 +156,8 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
 	x := &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}
-	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
+	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
 	if err == nil {
 		err = x.Run(ctx, nil)
 	}

@@ -163,7 +163,7 @@ func BenchmarkCapacity(b *testing.B) {
 	for range b.N {
 		c := newCapacity(b)
 		c.rules()
-		c.records()
+		c.profiles()
 		c.copies()
 		for _, table := range []string{"profiles", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days",
 			"endpoint_minutes"} {
@@ -192,8 +192,8 @@ func (c *capacity) rules() {
 		kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
 
-// records loads users and keys by COPY, puts them into Redis, and walks.
-func (c *capacity) records() {
+// profiles loads users and keys by COPY, puts them into Redis, and walks.
+func (c *capacity) profiles() {
 	c.Helper()
 	ctx, keys := context.Background(), c.users/10
 	before := c.memory()
@@ -209,37 +209,37 @@ func (c *capacity) records() {
 	  SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
 	  FROM generate_series(0, %d) i`, keys-1))
 	all := c.users + keys
-	c.show("records put into Redis by the change feed", all,
+	c.show("profiles put into Redis by the change feed", all,
 		c.timed("feed", func() error { return c.publisher.Feed(ctx, nil) }))
-	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
+	c.Logf("%-44s %9d profiles: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("audit")
 	c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) })
-	c.show("records compared by a walk, none differs", all,
+	c.show("profiles compared by a walk, none differs", all,
 		c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	c.redis.Do(c, "FLUSHALL")
 	c.askedFor(min(c.users, maxMissing))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all,
+	c.show("profiles put back after a flush", all,
 		c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
-		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
+		c.Errorf("after the walk Redis has %s keys, want %d profiles, the rules and the index", n, all)
 	}
 }
 
-// askedFor puts records back that sidecars ask for.
+// askedFor puts profiles back that sidecars ask for.
 func (c *capacity) askedFor(count int) {
 	c.Helper()
 	ctx := context.Background()
-	c.must(c.publisher.book.BeginFilling(ctx, nil))
+	c.must(c.publisher.profiles.BeginFilling(ctx, nil))
 	for i := range count {
 		c.publisher.missing.ask(
 			[]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprintf("user-%08d", c.users-1-i)}})
 	}
-	c.show("records put back that sidecars ask for", count,
+	c.show("profiles put back that sidecars ask for", count,
 		c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
-	c.must(c.publisher.book.EndFilling(ctx))
+	c.must(c.publisher.profiles.EndFilling(ctx))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(count+1) {
-		c.Errorf("Redis has %s keys, want %d records and the index", n, count)
+		c.Errorf("Redis has %s keys, want %d profiles and the index", n, count)
 	}
 }
 

@@ -39,7 +39,7 @@ func IdentityOf(s database.Subject) (profiles.Identity, error) {
 	return id, nil
 }
 
-// identitiesOf are the subjects that can have records.
+// identitiesOf are the subjects that can have profiles.
 func identitiesOf(subjects []database.Subject) (ids []profiles.Identity) {
 	for _, s := range subjects {
 		if id, err := IdentityOf(s); err == nil {
@@ -49,11 +49,11 @@ func identitiesOf(subjects []database.Subject) (ids []profiles.Identity) {
 	return ids
 }
 
-// desired is a record as the database has it, nil for none.
+// desired is a profile as the database has it, nil for none.
 type desired struct {
 	database.Subject
 	identity profiles.Identity
-	record   *profiles.Record
+	profile  *profiles.Profile
 }
 
 // row is a profile with the API key of the same id, or an API key with the profile of its id.
@@ -104,51 +104,51 @@ func eachRow(ctx context.Context, q database.Querier, sql string, args []any, f 
 // errEnough ends the rows of a statement.
 var errEnough = errors.New("enough")
 
-// desired adds what a row makes to a list. What cannot be a record is left out, and noted.
+// desired adds what a row makes to a list. What cannot be a profile is left out, and noted.
 func (p *Publisher) desired(all []desired, r *row, now time.Time) []desired {
-	add := func(s database.Subject, record *profiles.Record) {
+	add := func(s database.Subject, profile *profiles.Profile) {
 		id, err := IdentityOf(s)
 		if err != nil {
 			p.leftOut.note(fmt.Errorf("the domain %q: %w", s.Domain, err))
 			return
 		}
-		if record != nil {
-			record.Control = true
+		if profile != nil {
+			profile.Control = true
 		}
-		all = append(all, desired{s, id, record})
+		all = append(all, desired{s, id, profile})
 	}
-	add(database.Subject{Domain: r.Domain, Kind: r.kind, Name: r.Name}, p.recordOf(r, now))
+	add(database.Subject{Domain: r.Domain, Kind: r.kind, Name: r.Name}, p.profileOf(r, now))
 	if r.digest != nil {
 		add(database.Subject{Domain: r.Domain, Kind: database.KindSecret, Name: *r.digest}, r.secret())
 	}
 	return all
 }
 
-// recordOf is the record of a row, nil where nothing is to be known. The time of the row's last change makes it another
-// text than all before it.
-func (p *Publisher) recordOf(r *row, now time.Time) *profiles.Record {
-	record := &profiles.Record{By: r.UpdatedBy, At: r.UpdatedAt.UTC()}
+// profileOf is the profile of a row, nil where nothing is to be known. The time of the row's last change makes it
+// another text than all before it.
+func (p *Publisher) profileOf(r *row, now time.Time) *profiles.Profile {
+	profile := &profiles.Profile{By: r.UpdatedBy, At: r.UpdatedAt.UTC()}
 	if r.Blocked && (r.BlockedUntil == nil || r.BlockedUntil.After(now)) {
-		record.Block = &profiles.Block{Reason: r.BlockReason, Until: instant(r.BlockedUntil)}
+		profile.Block = &profiles.Block{Reason: r.BlockReason, Until: instant(r.BlockedUntil)}
 	}
 	if r.digest == nil {
-		record.Tier, record.Limits = textOf(r.Tier), database.Quotas(&r.User)
+		profile.Tier, profile.Limits = textOf(r.Tier), database.Quotas(&r.User)
 	} else {
 		limits, err := limitsIn(r.limits)
 		if err != nil {
 			p.leftOut.note(fmt.Errorf("the limits of the key %q of the domain %q: %w", r.Name, r.Domain, err))
 		}
-		record.Tier, record.Limits = textOf(r.keyTier), limits
+		profile.Tier, profile.Limits = textOf(r.keyTier), limits
 	}
-	if record.Tier == "" && record.Block == nil && len(record.Limits) == 0 {
+	if profile.Tier == "" && profile.Block == nil && len(profile.Limits) == 0 {
 		return nil
 	}
-	return record
+	return profile
 }
 
-// secret is the record of the digest of a key.
-func (r *row) secret() *profiles.Record {
-	return &profiles.Record{At: instant(r.changedAt), Key: &profiles.Key{
+// secret is the profile of the digest of a key.
+func (r *row) secret() *profiles.Profile {
+	return &profiles.Profile{At: instant(r.changedAt), Key: &profiles.Key{
 		ID: r.Name, User: textOf(r.owner), Tier: textOf(r.keyTier), Expires: instant(r.expires), Revoked: r.revoked,
 	}}
 }
@@ -206,7 +206,7 @@ func (p *Publisher) desiredOf(
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("read records from the database: %w", err)
+			return nil, fmt.Errorf("read profiles from the database: %w", err)
 		}
 	}
 	for _, s := range subjects {

@@ -59,7 +59,7 @@ func (p *Publisher) feedPage(ctx context.Context, open []line) error {
 	}
 	_, err := p.Reconcile(ctx, p.cfg.Database.Tasks, subjects)
 	if err == nil {
-		err = p.book.Announce(ctx, identitiesOf(subjects))
+		err = p.profiles.Announce(ctx, identitiesOf(subjects))
 	}
 	if err == nil {
 		err = p.done(ctx, ids)
@@ -67,7 +67,7 @@ func (p *Publisher) feedPage(ctx context.Context, open []line) error {
 	return err
 }
 
-// subjects are those whose records a line is about.
+// subjects are those whose profiles a line is about.
 func (l *line) subjects() []database.Subject {
 	switch l.Kind {
 	case "rules", "tier":

@@ -13,7 +13,7 @@ import (
 // same.
 func TestNewsThatWasLostIsAnnouncedLater(t *testing.T) {
 	for topic, change := range map[string]func(context.Context, *capacity) error{
-		peers.TopicRecord: func(ctx context.Context, c *capacity) error {
+		peers.TopicProfile: func(ctx context.Context, c *capacity) error {
 			_, err := c.SetBlock(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop",
 				Kind: database.KindUser, Name: "mallory"}, database.BlockRequest{}, nil)
 			return err

@@ -8,7 +8,7 @@ import (
 // maxLogged is how many rows are remembered that were logged.
 const maxLogged = 1000
 
-// leftOut logs rows that cannot be records, because a statement wrote them past the API, each of them once. They are
+// leftOut logs rows that cannot be profiles, because a statement wrote them past the API, each of them once. They are
 // left out: they must not hold up all others.
 type leftOut struct {
 	log    *slog.Logger

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestARowThatCannotBeReadHoldsUpNoOther has rows that the checks of the database accept, and that cannot be records.
+// TestARowThatCannotBeReadHoldsUpNoOther has rows that the checks of the database accept, and that cannot be profiles.
 // The change feed and a walk leave them out, log each once, and do all others.
 func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()

@@ -30,7 +30,7 @@ func (p *Publisher) marks() []string {
 	}
 	var all []string
 	for i := 0; len(missing) > 0 && i < maxMarks; i++ {
-		key := p.cfg.Keys.Record("sidecars", "mark", strconv.Itoa(i))
+		key := p.cfg.Keys.Profile("sidecars", "mark", strconv.Itoa(i))
 		s := p.cfg.Redis.Server(key)
 		if missing[s] {
 			delete(missing, s)

@@ -25,7 +25,7 @@ const (
 	refillGrowth = 400 // percent of the memory in use by which the heap grows until garbage is collected
 )
 
-// missing is the identities that sidecars ask about while records are put back.
+// missing is the identities that sidecars ask about while profiles are put back.
 type missing struct {
 	mu      sync.Mutex // guards waiting
 	waiting map[database.Subject]bool
@@ -68,15 +68,15 @@ func (m *missing) take() (some []database.Subject) {
 	return some
 }
 
-// refill walks where Redis has lost records. Sidecars know of it: they hold what they know, and ask for what they miss.
-// Garbage is collected more rarely meanwhile, which is a fifth of the control's work, unless GOGC sets how often.
+// refill walks where Redis has lost profiles. Sidecars know of it: they hold what they know, and ask for what they
+// miss. Garbage is collected more rarely meanwhile, which is a fifth of the control's work, unless GOGC sets how often.
 func (p *Publisher) refill(ctx context.Context, q database.Querier) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(refillGrowth))
 	}
 	like, err := kindsOf(ctx, q)
 	if err == nil {
-		err = p.book.BeginFilling(ctx, like)
+		err = p.profiles.BeginFilling(ctx, like)
 	}
 	if err != nil {
 		return err
@@ -97,12 +97,12 @@ func (p *Publisher) refill(ctx context.Context, q database.Querier) error {
 		return cause
 	}
 	if err == nil {
-		err = p.book.EndFilling(context.WithoutCancel(ctx))
+		err = p.profiles.EndFilling(context.WithoutCancel(ctx))
 	}
 	return err
 }
 
-// kindsOf is an identity of each kind of which a domain has many records.
+// kindsOf is an identity of each kind of which a domain has many profiles.
 func kindsOf(ctx context.Context, q database.Querier) (like []profiles.Identity, err error) {
 	type kinds struct {
 		Name        string
@@ -112,7 +112,7 @@ func kindsOf(ctx context.Context, q database.Querier) (like []profiles.Identity,
 	  EXISTS (SELECT FROM users WHERE domain = domains.name) AS users,
 	  EXISTS (SELECT FROM api_keys WHERE domain = domains.name) AS keys FROM domains`)
 	if err != nil {
-		return nil, fmt.Errorf("read which records there are: %w", err)
+		return nil, fmt.Errorf("read which profiles there are: %w", err)
 	}
 	for _, d := range all {
 		if d.Users {
@@ -126,7 +126,7 @@ func kindsOf(ctx context.Context, q database.Querier) (like []profiles.Identity,
 	return like, nil
 }
 
-// answer puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
+// answer puts profiles back that sidecars ask for, before all pages of a walk, until ctx ends.
 func (p *Publisher) answer(ctx context.Context) error {
 	stop := peers.Receive(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){
 		peers.TopicMissing: p.hearMissing,
@@ -154,13 +154,13 @@ func (p *Publisher) putBack(ctx context.Context) error {
 		}
 		var there []database.Subject
 		for _, d := range wanted {
-			if d.record != nil {
+			if d.profile != nil {
 				there = append(there, d.Subject)
 			}
 		}
 		_, err = p.Reconcile(ctx, p.cfg.Database.Tasks, there)
 		if err == nil {
-			err = p.book.Announce(ctx, identitiesOf(there))
+			err = p.profiles.Announce(ctx, identitiesOf(there))
 		}
 		if err != nil {
 			return err
@@ -179,13 +179,13 @@ func (p *Publisher) hearMissing(body []byte) {
 	p.missing.ask(subjects)
 }
 
-// readMissing reads a question. What cannot have a record is left out.
+// readMissing reads a question. What cannot have a profile is left out.
 func (p *Publisher) readMissing(body []byte) (subjects []database.Subject, err error) {
 	if len(body) > maxMessage {
 		return nil, errors.New("the message is too long")
 	}
-	var question peers.MissingRecords
-	var all []peers.MissingRecord
+	var question peers.MissingProfiles
+	var all []peers.MissingProfile
 	err = json.Unmarshal(body, &question)
 	if err == nil {
 		body, err = p.cfg.Keys.Show(question.Hidden)

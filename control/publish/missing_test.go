@@ -15,11 +15,11 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// question is the body of a message that asks for records.
-func question(t testing.TB, keys keys.Names, all ...peers.MissingRecord) []byte {
+// question is the body of a message that asks for profiles.
+func question(t testing.TB, keys keys.Names, all ...peers.MissingProfile) []byte {
 	t.Helper()
 	text := must.Get(json.Marshal(all))(t)
-	body := must.Get(json.Marshal(peers.MissingRecords{Hidden: keys.Hide(text)}))(t)
+	body := must.Get(json.Marshal(peers.MissingProfiles{Hidden: keys.Hide(text)}))(t)
 	return body
 }
 
@@ -41,16 +41,16 @@ func askedFor(c *capacity) {
 	index := fmt.Sprint(c.redis.Do(c, "ZRANGE", c.publisher.cfg.Keys.Shared("index"), "0", "-1"))
 	for _, class := range []string{"shop|user", "shop|api_key", "shop|secret", "|filling"} {
 		if !strings.Contains(index, class) {
-			c.Errorf("while records are put back the index is %s, want %s in it", index, class)
+			c.Errorf("while profiles are put back the index is %s, want %s in it", index, class)
 		}
 	}
 	channel := c.publisher.cfg.Keys.Shared("missing")
-	ask := peers.MissingRecords{}
-	c.must(json.Unmarshal(question(c, c.publisher.cfg.Keys, peers.MissingRecord{Domain: "shop", Kind: "user",
-		Name: "u000009"}, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "stranger"},
-		peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u\x00"},
-		peers.MissingRecord{Domain: "shop", Kind: "secret",
-			Name: "no digest"}, peers.MissingRecord{Domain: "shop", Kind: "api_key", Name: "k1"}), &ask))
+	ask := peers.MissingProfiles{}
+	c.must(json.Unmarshal(question(c, c.publisher.cfg.Keys, peers.MissingProfile{Domain: "shop", Kind: "user",
+		Name: "u000009"}, peers.MissingProfile{Domain: "shop", Kind: "user", Name: "stranger"},
+		peers.MissingProfile{Domain: "shop", Kind: "user", Name: "u\x00"},
+		peers.MissingProfile{Domain: "shop", Kind: "secret",
+			Name: "no digest"}, peers.MissingProfile{Domain: "shop", Kind: "api_key", Name: "k1"}), &ask))
 	servers.Await(c, "what was asked for", func() error {
 		c.must(peers.Announce(ctx, c.client, channel, peers.TopicMissing, ask)) // again: it may not listen yet
 		if !strings.Contains(c.has("user", "u000009"), `"count":5`) ||
@@ -74,19 +74,19 @@ func askedFor(c *capacity) {
 func TestQuestionsOfSidecars(t *testing.T) {
 	keys, others := keys.NewNames("", []byte("secret")), keys.NewNames("", []byte("another"))
 	p := &Publisher{cfg: Config{Keys: keys}}
-	ann := peers.MissingRecord{Domain: "shop", Kind: "user", Name: "ann"}
+	ann := peers.MissingProfile{Domain: "shop", Kind: "user", Name: "ann"}
 	for _, one := range []struct {
 		what string
 		body []byte
 		want int // below 0: an error
 	}{
 		{"a question", question(t, keys, ann,
-			peers.MissingRecord{Domain: "shop", Kind: "secret", Name: strings.Repeat("ab", 32)}), 2},
-		{"what no database has", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "user",
-			Name: "a\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "ab"},
-			peers.MissingRecord{Domain: "shop", Kind: "ip", Name: "here"},
-			peers.MissingRecord{Domain: "shop", Kind: "rules"},
-			peers.MissingRecord{Domain: "shop", Kind: "user", Name: strings.Repeat("a", maxName+1)}), 1},
+			peers.MissingProfile{Domain: "shop", Kind: "secret", Name: strings.Repeat("ab", 32)}), 2},
+		{"what no database has", question(t, keys, ann, peers.MissingProfile{Domain: "shop", Kind: "user",
+			Name: "a\x00"}, peers.MissingProfile{Domain: "shop", Kind: "secret", Name: "ab"},
+			peers.MissingProfile{Domain: "shop", Kind: "ip", Name: "here"},
+			peers.MissingProfile{Domain: "shop", Kind: "rules"},
+			peers.MissingProfile{Domain: "shop", Kind: "user", Name: strings.Repeat("a", maxName+1)}), 1},
 		{"another secret", question(t, others, ann), -1},
 		{"no JSON", []byte("ann"), -1},
 		{"too long", append([]byte(`{"hidden":"`), make([]byte, maxMessage)...), -1},

@@ -35,15 +35,15 @@ type Config struct {
 
 // Publisher puts what the database has into Redis. Make one with New.
 type Publisher struct {
-	cfg     Config
-	book    *profiles.Book
-	missing *missing
-	leftOut *leftOut     // rows that cannot be records
-	mended  atomic.Int64 // records and documents that were not what they had to be
-	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
-	current atomic.Int64 // when all changes were in Redis, in ms since the epoch
-	whole   atomic.Bool  // Redis had all but changes when it was looked at last
-	away    away
+	cfg      Config
+	profiles *profiles.Store
+	missing  *missing
+	leftOut  *leftOut     // rows that cannot be profiles
+	mended   atomic.Int64 // profiles and documents that were not what they had to be
+	walked   atomic.Int64 // when the last whole walk ended, in ms since the epoch
+	current  atomic.Int64 // when all changes were in Redis, in ms since the epoch
+	whole    atomic.Bool  // Redis had all but changes when it was looked at last
+	away     away
 
 	lastWalk    time.Time         // in this term; only Walk uses it, and the next
 	unannounced bool              // sidecars may not know of what a walk has written
@@ -55,18 +55,19 @@ func New(cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, missing: newMissing(), leftOut: newLeftOut(cfg.Log), passed: func(string) {}}
 	p.setCurrent()
 	news := cfg.Keys.Shared("news")
-	p.book = profiles.New(profiles.Config{
+	p.profiles = profiles.New(profiles.Config{
 		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Claims: cfg.Keys.Shared("claims"), Patience: redisWithin,
-		Key: func(id *profiles.Identity) string { return cfg.Keys.Record(id.Domain, id.Kind.String(), id.Text()) },
+		Key: func(id *profiles.Identity) string { return cfg.Keys.Profile(id.Domain, id.Kind.String(), id.Text()) },
 		Publish: func(ctx context.Context, key, class string) error {
-			return peers.Announce(ctx, cfg.Redis, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
+			return peers.Announce(ctx, cfg.Redis, news, peers.TopicProfile,
+				peers.ChangedProfile{Key: key, Class: class})
 		},
 	})
 	return p
 }
 
 // Close ends what runs in the background.
-func (p *Publisher) Close() error { return p.book.Close() }
+func (p *Publisher) Close() error { return p.profiles.Close() }
 
 // Begin forgets what was found out before this control began to lead. It is called before the tasks run.
 func (p *Publisher) Begin() {
@@ -78,7 +79,7 @@ func (p *Publisher) setCurrent() { p.current.Store(time.Now().UnixMilli()) }
 
 // Status is how a Publisher does.
 type Status struct {
-	Mended  int64     // records and documents that were not what they had to be
+	Mended  int64     // profiles and documents that were not what they had to be
 	Walked  time.Time // when the last whole walk ended; zero: none has
 	Current time.Time // when all changes were in Redis
 	Unheard int64     // questions of sidecars that were dropped for want of room
@@ -95,18 +96,18 @@ func (p *Publisher) Status() Status {
 	return s
 }
 
-// Remove deletes the records of subjects, those that operators made, too.
+// Remove deletes the profiles of subjects, those that operators made, too.
 func (p *Publisher) Remove(ctx context.Context, subjects []database.Subject) error {
-	return p.book.Remove(ctx, identitiesOf(subjects))
+	return p.profiles.Remove(ctx, identitiesOf(subjects))
 }
 
-// Claim is a task: it notes in Redis which domains a control keeps, so that sidecars refuse changes of their records.
+// Claim is a task: it notes in Redis which domains a control keeps, so that sidecars refuse changes of their profiles.
 func (p *Publisher) Claim(ctx context.Context, _ <-chan struct{}) error {
 	kept, err := p.domains(ctx)
 	if err != nil {
 		return err
 	}
-	return p.book.Claim(ctx, slices.Sorted(maps.Keys(kept)))
+	return p.profiles.Claim(ctx, slices.Sorted(maps.Keys(kept)))
 }
 
 // domains are those that the control keeps.
@@ -165,7 +166,7 @@ func (p *Publisher) walkNow(ctx context.Context, marks marked, loads []int64) er
 	p.unannounced = true
 	err := p.fill(ctx, marks)
 	if err == nil && again {
-		err = p.book.AnnounceAll(ctx)
+		err = p.profiles.AnnounceAll(ctx)
 	}
 	if err == nil && len(loads) > 0 {
 		err = p.done(ctx, loads)

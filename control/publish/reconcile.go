@@ -11,10 +11,10 @@ import (
 // roundsMost is how often Reconcile looks again.
 const roundsMost = 20
 
-// errBusy means that others have changed the same records all the time.
-var errBusy = errors.New("records in Redis are being changed by others all the time")
+// errBusy means that others have changed the same profiles all the time.
+var errBusy = errors.New("profiles in Redis are being changed by others all the time")
 
-// Reconcile makes the records of subjects in Redis what the database has, and returns how many it has written. It
+// Reconcile makes the profiles of subjects in Redis what the database has, and returns how many it has written. It
 // announces nothing.
 //
 // A block that a sidecar has taken, or ended, while no control ran is first taken over into the database.
@@ -47,8 +47,8 @@ func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []profile
 		if !read { // takeOver has left it out
 			continue
 		}
-		s := profiles.Swap{Identity: d.identity, Was: text, Record: d.record}
-		if s.Merge() || s.Was == "" && s.Record == nil {
+		s := profiles.Swap{Identity: d.identity, Was: text, Profile: d.profile}
+		if s.Merge() || s.Was == "" && s.Profile == nil {
 			swaps, about = append(swaps, s), append(about, d.Subject)
 		}
 	}
@@ -77,12 +77,12 @@ func (p *Publisher) round(
 	if len(swaps) == 0 {
 		return nil, 0, nil
 	}
-	written, err = p.book.Swap(ctx, swaps)
+	written, err = p.profiles.Swap(ctx, swaps)
 	p.passed("written")
 	return again, written, err
 }
 
-// inRedis is what Redis has about those subjects that can have records.
+// inRedis is what Redis has about those subjects that can have profiles.
 func (p *Publisher) inRedis(ctx context.Context, subjects []database.Subject) (map[database.Subject]string, error) {
 	var known []database.Subject
 	for _, s := range subjects {
@@ -90,7 +90,7 @@ func (p *Publisher) inRedis(ctx context.Context, subjects []database.Subject) (m
 			known = append(known, s)
 		}
 	}
-	had, err := p.book.Read(ctx, identitiesOf(known))
+	had, err := p.profiles.Read(ctx, identitiesOf(known))
 	if err != nil {
 		return nil, err
 	}

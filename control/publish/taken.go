@@ -56,7 +56,7 @@ func (p *Publisher) takeNoted(ctx context.Context, key string, notes []any) erro
 	some := p.readTaken(notes)
 	_, err := p.Reconcile(ctx, p.cfg.Database.Tasks, some)
 	if err == nil {
-		err = p.book.Announce(ctx, identitiesOf(some))
+		err = p.profiles.Announce(ctx, identitiesOf(some))
 	}
 	p.passed("taken")
 	if err == nil {
@@ -65,11 +65,11 @@ func (p *Publisher) takeNoted(ctx context.Context, key string, notes []any) erro
 	return err
 }
 
-// readTaken reads identities. What cannot be read, or cannot have a record, is left out.
+// readTaken reads identities. What cannot be read, or cannot have a profile, is left out.
 func (p *Publisher) readTaken(notes []any) (some []database.Subject) {
 	for note := range slices.Chunk(notes, 2) {
 		text, _ := note[0].(string)
-		var one peers.MissingRecord
+		var one peers.MissingProfile
 		shown, err := p.cfg.Keys.Show([]byte(text))
 		if err == nil {
 			err = json.Unmarshal(shown, &one)
@@ -85,7 +85,7 @@ func (p *Publisher) readTaken(notes []any) (some []database.Subject) {
 }
 
 // takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged, and no
-// longer among those that were read: its record stays as it is.
+// longer among those that were read: its profile stays as it is.
 func (p *Publisher) takeOver(ctx context.Context, was map[database.Subject]string) error {
 	for s, text := range was {
 		swap := profiles.Swap{Was: text}
@@ -116,8 +116,8 @@ func impossible(err error) bool {
 	return errors.As(err, &refused) && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
-// blockIn is the block of a record that is in force; nil: none.
-func blockIn(r *profiles.Record) *database.BlockRequest {
+// blockIn is the block of a profile that is in force; nil: none.
+func blockIn(r *profiles.Profile) *database.BlockRequest {
 	b := r.Block
 	if b == nil || b.Lifted || !b.Until.IsZero() && !b.Until.After(time.Now()) {
 		return nil

@@ -32,7 +32,7 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 		c.exec(`INSERT INTO blocks (domain, kind, name) VALUES ('shop', 'user', 'ann')`)
 		c.exec(`UPDATE audit SET done_at = now()`)
 		c.exec(one.database)
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", "ann"),
 			`{"block":{"reason":"abuse"},"by":"eve","at":"`+one.at+`","taken":true}`)
 		for range 2 {
 			_, err := c.publisher.Reconcile(ctx, c.Tasks, about)
@@ -41,10 +41,10 @@ func TestTheLaterChangeOfABlockHolds(t *testing.T) {
 		kept, err := database.Many[database.Block](ctx, c.Tasks, `SELECT domain, kind, name, reason, until, revision,
 		  updated_by, updated_at FROM blocks`)
 		c.must(err)
-		record := c.has("user", "ann")
-		if (len(kept) == 1) != one.blocked || strings.Contains(record, `"block"`) != one.blocked ||
-			strings.Contains(record, "taken") {
-			t.Errorf("%s at %s: the database has %v, Redis %s", one.database, one.at, kept, record)
+		profile := c.has("user", "ann")
+		if (len(kept) == 1) != one.blocked || strings.Contains(profile, `"block"`) != one.blocked ||
+			strings.Contains(profile, "taken") {
+			t.Errorf("%s at %s: the database has %v, Redis %s", one.database, one.at, kept, profile)
 		}
 		if one.blocked && fmt.Sprint(kept[0].UpdatedBy, kept[0].Reason) != "eveabuse" {
 			t.Errorf("%s at %s: the block is %+v", one.database, one.at, kept[0])
@@ -62,7 +62,7 @@ func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 		code   string
 		passes bool
 	}{{"53100", true}, {"23514", false}} {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", "ann"),
 			`{"block":{"reason":"abuse"},"by":"eve","at":"2120-01-01T00:00:00Z","taken":true}`)
 		c.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		  RAISE EXCEPTION 'no' USING ERRCODE = '` + one.code + `'; END $$`)
@@ -75,8 +75,8 @@ func TestABlockStaysWhileTheDatabaseRefusesIt(t *testing.T) {
 		c.exec(`DROP FUNCTION refuse()`)
 		_, err = c.publisher.Reconcile(ctx, c.Tasks, about)
 		c.must(err)
-		if record := c.has("user", "ann"); !strings.Contains(record, "abuse") || strings.Contains(record, "taken") {
-			t.Errorf("%s: afterwards Redis has %s", one.code, record)
+		if profile := c.has("user", "ann"); !strings.Contains(profile, "abuse") || strings.Contains(profile, "taken") {
+			t.Errorf("%s: afterwards Redis has %s", one.code, profile)
 		}
 		c.exec(`DELETE FROM profiles`)
 	}
@@ -98,20 +98,20 @@ func TestWhatAnOperatorHasSetStaysBesideABlock(t *testing.T) {
 			t.Helper()
 			_, err := c.publisher.Reconcile(ctx, c.Tasks, []database.Subject{about})
 			c.must(err)
-			record := c.has(about.Kind, about.Name)
+			profile := c.has(about.Kind, about.Name)
 			for text, want := range map[string]bool{`"tier":"gold"`: true, `"count":5`: true, `"note":"vip"`: true,
 				`"block":`: blocked, `"control":true`: blocked, "taken": false} {
-				if strings.Contains(record, text) != want {
-					t.Errorf("%s %s: the record has %s: %v, want %v: %s", about.Kind, when, text, !want, want, record)
+				if strings.Contains(profile, text) != want {
+					t.Errorf("%s %s: the profile has %s: %v, want %v: %s", about.Kind, when, text, !want, want, profile)
 				}
 			}
 			before := c.publisher.mended.Load()
 			c.must(c.publisher.walk(ctx, c.conn))
 			if after := c.publisher.mended.Load(); after != before {
-				t.Errorf("%s %s: a walk writes %d records, which are right", about.Kind, when, after-before)
+				t.Errorf("%s %s: a walk writes %d profiles, which are right", about.Kind, when, after-before)
 			}
 		}
-		key := c.publisher.cfg.Keys.Record(about.Domain, about.Kind, about.Name)
+		key := c.publisher.cfg.Keys.Profile(about.Domain, about.Kind, about.Name)
 		c.redis.Do(c, "SET", key, `{`+rest+`,"block":{"reason":"abuse"},"taken":true}`)
 		holds("after the control took the block over", true)
 		for range 2 {
@@ -146,13 +146,13 @@ func TestATierOfTheDatabaseIsInPlaceOfAnOperators(t *testing.T) {
 	} {
 		c.exec(`DELETE FROM profiles`)
 		c.exec(one.database)
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", "ann"), one.redis)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", "ann"), one.redis)
 		for range 2 {
 			_, err := c.publisher.Reconcile(ctx, c.Tasks, about)
 			c.must(err)
 		}
-		if record := c.has("user", "ann"); !strings.Contains(record, one.has) || strings.Contains(record, one.lacks) {
-			t.Errorf("with %s, %s becomes %s, want %s, and no %s", one.database, one.redis, record, one.has, one.lacks)
+		if profile := c.has("user", "ann"); !strings.Contains(profile, one.has) || strings.Contains(profile, one.lacks) {
+			t.Errorf("with %s, %s becomes %s, want %s, and no %s", one.database, one.redis, profile, one.has, one.lacks)
 		}
 	}
 }
@@ -164,8 +164,8 @@ func TestNotesOfBlocks(t *testing.T) {
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)
 	note := func(domain, name, score string) {
 		t.Helper()
-		text := must.Get(json.Marshal(peers.MissingRecord{Domain: domain, Kind: "user", Name: name}))(t)
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record(domain, "user", name),
+		text := must.Get(json.Marshal(peers.MissingProfile{Domain: domain, Kind: "user", Name: name}))(t)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile(domain, "user", name),
 			`{"block":{"reason":"`+score+`"},"by":"eve","at":"2120-01-01T00:00:00Z","taken":true}`)
 		c.redis.Do(c, "ZADD", c.publisher.cfg.Keys.Shared(profiles.TakenKey(domain)), score, string(text))
 	}

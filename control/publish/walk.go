@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	walkPage    = 2000        // records of one step of a walk
+	walkPage    = 2000        // profiles of one step of a walk
 	walkWorkers = 3           // pages that are compared at the same time
 	tellEvery   = time.Second // for what is announced during a walk
 	deletedFor  = `interval '7 days'`
@@ -43,7 +43,7 @@ func (p *Publisher) walk(ctx context.Context, q database.Querier) error {
 		return err
 	}
 	if mended := p.mended.Load() - before; mended > 0 {
-		p.cfg.Log.Info("mended what Redis did not have", "records", mended,
+		p.cfg.Log.Info("mended what Redis did not have", "profiles", mended,
 			"took", time.Since(began).Round(time.Millisecond).String())
 	}
 	return nil
@@ -57,7 +57,7 @@ type walker struct {
 	announced time.Time
 }
 
-// table makes the records of a table what they have to be: while one page is read, those before it are compared.
+// table makes the profiles of a table what they have to be: while one page is read, those before it are compared.
 func (w *walker) table(ctx context.Context, read func(func(*row) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -115,7 +115,7 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	for i := range page {
 		ids[i] = page[i].identity
 	}
-	had, err := w.book.Read(ctx, ids)
+	had, err := w.profiles.Read(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	var differ []database.Subject
 	var written []profiles.Identity
 	for i := range page {
-		s := profiles.Swap{Identity: ids[i], Was: had[i], Record: page[i].record}
+		s := profiles.Swap{Identity: ids[i], Was: had[i], Profile: page[i].profile}
 		switch {
-		case s.Was == "" && s.Record != nil:
+		case s.Was == "" && s.Profile != nil:
 			absent, written = append(absent, s), append(written, ids[i])
 		case s.Merge():
 			differ, written = append(differ, page[i].Subject), append(written, ids[i])
@@ -136,7 +136,7 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 	}
 	w.passed("compared")
 	w.note(written)
-	added, err := w.book.Add(ctx, absent)
+	added, err := w.profiles.Add(ctx, absent)
 	w.mended.Add(int64(added))
 	if err == nil {
 		_, err = w.Reconcile(ctx, w.cfg.Database.Tasks, differ)
@@ -171,7 +171,7 @@ func (w *walker) deleted(ctx context.Context, q database.Querier) error {
 	return w.announce(ctx, 0)
 }
 
-// note remembers which classes of records are written.
+// note remembers which classes of profiles are written.
 func (w *walker) note(ids []profiles.Identity) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *walker) note(ids []profiles.Identity) {
 	}
 }
 
-// announce announces the classes of records that were written, unless that was done lately.
+// announce announces the classes of profiles that were written, unless that was done lately.
 func (w *walker) announce(ctx context.Context, every time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *walker) announce(ctx context.Context, every time.Duration) error {
 		return nil
 	}
 	for class := range w.classes {
-		err := w.book.AnnounceClasses(ctx, []string{class})
+		err := w.profiles.AnnounceClasses(ctx, []string{class})
 		if err != nil {
 			return err
 		}

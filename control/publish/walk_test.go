@@ -16,7 +16,7 @@ import (
 // has returns what Redis has about an identity.
 func (c *capacity) has(kind, name string) string {
 	c.Helper()
-	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.Record("shop", kind, name))
+	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.Profile("shop", kind, name))
 	if text == nil || text == "{}" {
 		return ""
 	}
@@ -27,7 +27,7 @@ func (c *capacity) has(kind, name string) string {
 func (c *capacity) expect(when, kind, name, part string) {
 	c.Helper()
 	if got := c.has(kind, name); (got == "") != (part == "") || !strings.Contains(got, part) {
-		c.Errorf("%s: the record of %s %s is %q, want %q in it", when, kind, name, got, part)
+		c.Errorf("%s: the profile of %s %s is %q, want %q in it", when, kind, name, got, part)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestAWalk(t *testing.T) {
 		name string
 		test func(*capacity)
 	}{
-		{"everything comes back, blocks first", backAgain}, {"a walk and the feed write the same", sameRecords},
+		{"everything comes back, blocks first", backAgain}, {"a walk and the feed write the same", sameProfiles},
 		{"a change overtakes a walk", overtaken},
 		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile},
 		{"what sidecars ask for comes first", askedFor},
@@ -116,7 +116,7 @@ func backAgain(c *capacity) {
 	c.expect("at the end", "api_key", "k2", "block")
 	c.expect("at the end", "api_key", "k3", "")
 	c.expect("at the end", "api_key", "foreign", "block")
-	want := fmt.Sprint(filled + 1 + 3 + 5 + 1) // users, zoe, secrets, other records, the index
+	want := fmt.Sprint(filled + 1 + 3 + 5 + 1) // users, zoe, secrets, other profiles, the index
 	if got := c.keys(); got != want {
 		c.Errorf("Redis has %s keys, want %s", got, want)
 	}
@@ -130,8 +130,8 @@ func backAgain(c *capacity) {
 	}
 }
 
-// sameRecords lets the feed write everything, and then a walk compare it.
-func sameRecords(c *capacity) {
+// sameProfiles lets the feed write everything, and then a walk compare it.
+func sameProfiles(c *capacity) {
 	c.exec(`RESET spillway.log`)
 	c.exec(`UPDATE profiles SET burst = burst`)
 	c.exec(`UPDATE api_keys SET tier = tier`)
@@ -139,7 +139,7 @@ func sameRecords(c *capacity) {
 	before := c.publisher.mended.Load()
 	c.must(c.publisher.walk(context.Background(), c.unhurried()))
 	if more := c.publisher.mended.Load() - before; more > 0 {
-		c.Errorf("the walk finds %d records that the feed has written otherwise", more)
+		c.Errorf("the walk finds %d profiles that the feed has written otherwise", more)
 	}
 }
 
@@ -174,7 +174,7 @@ func overtaken(c *capacity) {
 	c.expect("after the walk", "user", "u000008", "")
 }
 
-// deleted puts a record back that was deleted: its change is done, so that only the walk can know.
+// deleted puts a profile back that was deleted: its change is done, so that only the walk can know.
 func deleted(c *capacity) {
 	c.exec(`RESET spillway.log`)
 	c.exec(`INSERT INTO users (domain, name, quota_day) VALUES ('shop', 'gone', 5)`)
@@ -188,7 +188,7 @@ func deleted(c *capacity) {
 	c.must(c.publisher.Feed(context.Background(), nil))
 	secret := fmt.Sprintf("%x", sha256.Sum256([]byte("gone")))
 	for _, about := range [][2]string{{"user", "gone"}, {"ip", "192.0.2.99"}, {"secret", secret}} {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", about[0], about[1]),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", about[0], about[1]),
 			`{"tier":"old","control":true}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
@@ -196,12 +196,12 @@ func deleted(c *capacity) {
 }
 
 // TestABlockOfAnOperatorStays has a block that an operator gave at a sidecar, to a user of whom the control plane keeps
-// nothing. The change feed, walks and questions of sidecars leave it, also while records are put back. A record of the
-// user takes its place, and an erasure removes it.
+// nothing. The change feed, walks and questions of sidecars leave it, also while profiles are put back. A profile of
+// the user takes its place, and an erasure removes it.
 func TestABlockOfAnOperatorStays(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()
 	block := func(name string) {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", name),
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", "user", name),
 			`{"block":{"reason":"abuse"},"by":"operator"}`)
 	}
 	block("ann")
@@ -213,11 +213,11 @@ func TestABlockOfAnOperatorStays(t *testing.T) {
 	c.must(c.publisher.walk(ctx, c.unhurried()))
 	c.expect("after a walk", "user", "ann", "abuse")
 
-	c.must(c.publisher.book.BeginFilling(ctx, nil))
+	c.must(c.publisher.profiles.BeginFilling(ctx, nil))
 	c.exec(`UPDATE users SET burst = NULL WHERE name = 'ann'`)
 	c.must(c.publisher.Feed(ctx, nil))
-	c.expect("while records are put back", "user", "ann", "abuse")
-	c.must(c.publisher.book.EndFilling(ctx))
+	c.expect("while profiles are put back", "user", "ann", "abuse")
+	c.must(c.publisher.profiles.EndFilling(ctx))
 
 	c.exec(`UPDATE users SET quota_hour = 5 WHERE name = 'bob'`)
 	c.must(c.publisher.Feed(ctx, nil))

@@ -9,7 +9,7 @@ Usage: redis.sh COMMAND
   rdb FOLDER          have the server write a snapshot, and fetch it into FOLDER over the network
   aof FOLDER          copy the log of changes of a server of this machine, with its snapshot, into FOLDER
   restore FROM DATA   make DATA the data folder of a server (its setting dir) with the backup in FROM
-  forget              remove the records that a control plane keeps in the server; its control writes those that its database
+  forget              remove the profiles that a control plane keeps in the server; its control writes those that its database
                       has again at once. Needed after PostgreSQL was restored to a point in time
 
 FOLDER and DATA must be missing or empty: nothing is overwritten. REDIS_CLI says how the server is reached, such as
@@ -149,7 +149,7 @@ restore() {
   fi
 }
 
-# Removes those of the keys in ARGV that hold a record of a control plane, and its marks, so that it looks at once.
+# Removes those of the keys in ARGV that hold a profile of a control plane, and its marks, so that it looks at once.
 forget_script='local n = 0
 for _, key in ipairs(ARGV) do
   local text = redis.call("GET", key)

@@ -109,25 +109,25 @@ func (p *Peers) take(text string) {
 
 // The topics of news that the control plane sends, too, or receives.
 const (
-	TopicRecord  = "record"  // a record has changed: a ChangedRecord
+	TopicProfile = "profile" // a profile has changed: a ChangedProfile
 	TopicRules   = "rules"   // rules were published
-	TopicMissing = "missing" // records are missing while the control plane puts them back: a MissingRecords
+	TopicMissing = "missing" // profiles are missing while the control plane puts them back: a MissingProfiles
 )
 
-// MissingRecords is a question of a sidecar to the control plane: to put some records back before others.
-type MissingRecords struct {
-	Hidden []byte `json:"hidden"` // a list of MissingRecord as JSON, hidden as identities are in keys
+// MissingProfiles is a question of a sidecar to the control plane: to put some profiles back before others.
+type MissingProfiles struct {
+	Hidden []byte `json:"hidden"` // a list of MissingProfile as JSON, hidden as identities are in keys
 }
 
-// MissingRecord is an identity whose record was not found.
-type MissingRecord struct {
+// MissingProfile is an identity whose profile was not found.
+type MissingProfile struct {
 	Domain string `json:"domain"`
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 }
 
-// ChangedRecord is news about a record. Without a key it is about all records of the class.
-type ChangedRecord struct {
+// ChangedProfile is news about a profile. Without a key it is about all profiles of the class.
+type ChangedProfile struct {
 	Key   string `json:"key"`
 	Class string `json:"class"`
 }

@@ -63,7 +63,8 @@ func helm(t *testing.T, args ...string) (output string, err error) {
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		core.AddToScheme, apps.AddToScheme, batch.AddToScheme, network.AddToScheme, policy.AddToScheme, autoscaling.AddToScheme,
+		core.AddToScheme, apps.AddToScheme, batch.AddToScheme, network.AddToScheme,
+		policy.AddToScheme, autoscaling.AddToScheme,
 		monitoring.AddToScheme,
 	} {
 		err := add(scheme)

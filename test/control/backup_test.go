@@ -118,7 +118,7 @@ func (r *rehearsal) write(n int) {
 // fed waits until Redis has all that the database has.
 func (r *rehearsal) fed(control int) {
 	r.t.Helper()
-	servers.Await(r.t, "the records in Redis", func() error {
+	servers.Await(r.t, "the profiles in Redis", func() error {
 		got := r.call(control, "GET", "/v1/status", nil)
 		if got.body["pending"] != 0.0 || got.body["leads"] != true || got.body["walked_at"] == nil {
 			return errors.New(got.text)

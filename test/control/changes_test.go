@@ -36,14 +36,14 @@ type changes struct {
 }
 
 // amounts is how much is measured. With bounds it fails where the slowest sidecar takes more than a second in one of a
-// hundred changes, or where an empty Redis gets less than a million records back in 5 seconds of two processors.
+// hundred changes, or where an empty Redis gets less than a million profiles back in 5 seconds of two processors.
 type amounts struct {
 	count, rounds, load int // sidecars, rounds of four changes, users that are loaded
 	bounds              bool
 }
 
 // TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet
-// control plane, while users are loaded, while their records are put into Redis, and while they are put back. With the
+// control plane, while users are loaded, while their profiles are put into Redis, and while they are put back. With the
 // tag full it takes eight sidecars, at least 300 changes and a million users, and holds times against bounds: run it on
 // a machine that does nothing else.
 func TestChangesReachEverySidecar(t *testing.T) {
@@ -58,10 +58,10 @@ func TestChangesReachEverySidecar(t *testing.T) {
 	c.during("on a quiet control plane", func() bool { return c.made >= a.rounds })
 	stored, there := c.loads()
 	c.during(fmt.Sprintf("while %d users are loaded", a.load), over(stored))
-	c.during("while their records are put into Redis", over(there))
+	c.during("while their profiles are put into Redis", over(there))
 	all := c.size()
 	c.redis.Do(t, "FLUSHALL")
-	c.during("while all records are put back", func() bool { return c.size() >= all })
+	c.during("while all profiles are put back", func() bool { return c.size() >= all })
 	c.empty()
 }
 
@@ -262,7 +262,7 @@ func (c *changes) size() int {
 	return n
 }
 
-// empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all records are
+// empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all profiles are
 // back.
 func (c *changes) empty() {
 	c.t.Helper()
@@ -282,16 +282,16 @@ func (c *changes) empty() {
 	c.redis.Kill(c.t)
 	c.redis.Start(c.t)
 	began, before := time.Now(), c.busy()
-	key := recordKeys.Record("api", "user", "zoe")
+	key := recordKeys.Profile("api", "user", "zoe")
 	servers.Await(c.t, "the block in Redis", func() error {
 		if c.redis.Do(c.t, "GET", key) == nil {
-			return fmt.Errorf("%d records are back", c.size())
+			return fmt.Errorf("%d profiles are back", c.size())
 		}
 		return nil
 	})
 	block := time.Since(began)
 	strangers := c.everywhere("the limits of users that no sidecar knew", began, c.knows(20))
-	servers.Await(c.t, "all records in Redis", func() error {
+	servers.Await(c.t, "all profiles in Redis", func() error {
 		if n := c.size(); n < all {
 			return fmt.Errorf("%d of %d", n, all)
 		}
@@ -300,7 +300,7 @@ func (c *changes) empty() {
 	took, busy := time.Since(began), c.busy()-before
 	c.everywhere("the block", time.Now(), blocked)
 	rate := float64(all) / busy.Seconds()
-	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v and %v of processors: "+
+	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d profiles after %v and %v of processors: "+
 		"%.0f in a second of one", block.Round(time.Millisecond), all, took.Round(time.Millisecond), busy, rate)
 	c.t.Logf("users that no sidecar knew and that send requests had their limits again after %v",
 		strangers.Round(time.Millisecond))
@@ -308,7 +308,7 @@ func (c *changes) empty() {
 		c.t.Errorf("users that send requests had their limits again after %v, want at most 5 s", strangers)
 	}
 	if c.bounds && rate < 1_000_000/(5*2) {
-		c.t.Errorf("%.0f records were put back in a second of one processor, want at least 100,000", rate)
+		c.t.Errorf("%.0f profiles were put back in a second of one processor, want at least 100,000", rate)
 	}
 }
 
@@ -354,7 +354,7 @@ func (c *changes) busy() (all time.Duration) {
 	return all
 }
 
-// TestAClusterIsFilled puts records on a Redis Cluster, where each is in a slot of its own, and empties one of its
+// TestAClusterIsFilled puts profiles on a Redis Cluster, where each is in a slot of its own, and empties one of its
 // masters, and then all.
 func TestAClusterIsFilled(t *testing.T) {
 	users := 500
@@ -379,14 +379,14 @@ func TestAClusterIsFilled(t *testing.T) {
 		}
 		return nil
 	}
-	servers.Await(t, "all records", filled)
+	servers.Await(t, "all profiles", filled)
 	for _, emptied := range [][]*servers.Redis{masters[:1], masters} {
 		for _, m := range emptied {
 			m.Do(t, "FLUSHALL")
 		}
 		began := time.Now()
-		servers.Await(t, "all records again", filled)
-		t.Logf("%d masters of a cluster were emptied, and all %d records were there %v later", len(emptied), users,
+		servers.Await(t, "all profiles again", filled)
+		t.Logf("%d masters of a cluster were emptied, and all %d profiles were there %v later", len(emptied), users,
 			time.Since(began).Round(time.Millisecond))
 	}
 }

@@ -42,7 +42,7 @@ func (s *shell) run(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// says runs a command that has to end with a code and print all of some texts.
+// says runs a command, which has to end with a code and print some texts.
 func (s *shell) says(code int, line string, texts ...string) string {
 	s.t.Helper()
 	out, got := s.run(strings.Fields(line)...)
@@ -125,7 +125,8 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 }
 
 func peopleCommands(t *testing.T, w *world, s *shell) {
-	s.says(6, "users set ann --tier gold", `tier "gold" does not exist in the domain api: spillway tiers list shows those that do`)
+	s.says(6, "users set ann --tier gold",
+		`tier "gold" does not exist in the domain api: spillway tiers list shows those that do`)
 	s.says(0, "tiers set gold --limit 4/1m --price 9.5 --display-name Gold", "gold", "Gold", "4/1m", "9.5")
 	s.says(0, "users set ann --tier gold --quota-month 1000", "tier", "gold", "1000")
 	s.says(0, "users set ann --quota-month none --quota-day 50", "gold", "50")

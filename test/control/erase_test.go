@@ -37,7 +37,7 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			places := w.erase(gone, 0)
 			for _, p := range []string{
 				"streams in Redis", "api_keys", "profiles", "audit", "events", "usage_minutes", "identity_hours",
-				"call_hours", "usage_of_another_room", "events_restored", "records in Redis", "counters in Redis", "archive",
+				"call_hours", "usage_of_another_room", "events_restored", "profiles in Redis", "counters in Redis", "archive",
 			} {
 				if places[p].Removed == 0 {
 					t.Errorf("nothing was removed from %s: %v", p, places)
@@ -295,8 +295,8 @@ func (w *eraseWorld) trace(user string) {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu",
 			"dropped", "0", "rows", text)
 	}
-	servers.Await(w.t, "the records of "+user, func() error {
-		if n := w.redis.Do(w.t, "EXISTS", w.keys.Record("api", "user", user)); n != int64(1) {
+	servers.Await(w.t, "the profiles of "+user, func() error {
+		if n := w.redis.Do(w.t, "EXISTS", w.keys.Profile("api", "user", user)); n != int64(1) {
 			return fmt.Errorf("EXISTS answers %v", n)
 		}
 		return nil
@@ -328,7 +328,8 @@ func (w *eraseWorld) record(at time.Time, user string) {
 	}
 	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5,
 	  5)`, at, identity)
-	w.exec(`INSERT INTO call_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, '/', 'allowed', 5, 5)`,
+	w.exec(`INSERT INTO call_hours
+	  VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, '/', 'allowed', 5, 5)`,
 		at, identity)
 	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at,
 		identity)
@@ -344,7 +345,7 @@ func (w *eraseWorld) find(user string) (places []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	words := []string{user, strings.TrimPrefix(w.keys.Identity("user", user), "user:")}
-	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.Record("api", "user", user), "rec1:{api|"), "}")
+	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.Profile("api", "user", user), "rec1:{api|"), "}")
 	words = append(words, key, w.keyName(user))
 	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
 	  AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)

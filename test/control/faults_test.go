@@ -137,7 +137,7 @@ func awayAtRunTime(t *testing.T) {
 	t.Logf("%d requests were decided while PostgreSQL was away", asked)
 }
 
-// awaitProbes waits until Redis has the records of all changes.
+// awaitProbes waits until Redis has the profiles of all changes.
 func (w *world) awaitProbes(want int) {
 	w.t.Helper()
 	servers.Await(w.t, "all changes in Redis", func() error {

@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestBlocksOfSidecarsAreTakenOver changes blocks at a sidecar while no control runs: of somebody unknown, of a user
+// TestBlocksOfSidecarsAreTakenOver changes blocks at a sidecar while no control runs: of an unknown user, of a user
 // whom the control keeps, and the end of a block of the control. The next control has all of them in the database,
 // under the name of who made them, and they hold when Redis loses everything.
 func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
@@ -60,7 +60,7 @@ func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 		}
 		return nil
 	})
-	record := fmt.Sprint(w.redis.Do(t, "GET", keys.NewNames("", nil).Record("api", "tenant", "globex")))
+	record := fmt.Sprint(w.redis.Do(t, "GET", keys.NewNames("", nil).Profile("api", "tenant", "globex")))
 	for _, text := range []string{`"block":`, `"tier":"gold"`, `"note":"a partner"`, `"control":true`} {
 		if !strings.Contains(record, text) {
 			t.Errorf("the block of a tenant is taken over, and its record has no %s: %s", text, record)

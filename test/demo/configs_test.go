@@ -94,7 +94,9 @@ func TestDashboardIsProvisioned(t *testing.T) {
 	if len(config.Providers) != 1 || config.Providers[0].Options.Path != path.Dir(home) {
 		t.Errorf("dashboards are provisioned from %v, and the first page is %s", config.Providers, home)
 	}
-	at := slices.IndexFunc(s.Volumes, func(mount string) bool { return strings.HasSuffix(mount, ":"+path.Dir(home)+":ro") })
+	at := slices.IndexFunc(s.Volumes, func(mount string) bool {
+		return strings.HasSuffix(mount, ":"+path.Dir(home)+":ro")
+	})
 	if at < 0 {
 		t.Fatalf("nothing is mounted at %s", home)
 	}

@@ -262,14 +262,14 @@ errors, and a body has at most 1 MiB. An error is ` + "`application/problem+json
 - 422: What was sent is as described, and cannot be done.
 - 503: The store cannot be reached, or rules are not loaded yet.
 
-A change of a record or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost,
-sidecars look records up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes
+A change of a profile or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost,
+sidecars look profiles up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes
 nothing and answers with what would change.
 
-Records are in Redis beside the counters, under keys that begin with ` + "`rec1:`" + `; with ` + "`KEY_SECRET`" + ` the
+Profiles are in Redis beside the counters, under keys that begin with ` + "`rec1:`" + `; with ` + "`KEY_SECRET`" + ` the
 keys hold no names. A Redis user with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and
 ` + "`rec1:{sidecars}:missing`" + `, each with ` + "`CACHE_KEY_PREFIX`" + `
-before it. Without Redis, records end with the process.
+before it. Without Redis, profiles end with the process.
 
 ` + "```sh" + `
 curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' \

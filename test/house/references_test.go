@@ -75,7 +75,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Loaded("hash", time.Unix(1, 0))
 	m.Measure(func() any {
 		return sidecar.Stats{
-			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(profiles.Stats),
+			Memory: new(memory.Stats), Share: new(memory.Stats), Profiles: new(profiles.Stats),
 			Journal: new(journal.Stats), Recent: new(live.RecentStats),
 			Redis: &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
 			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{

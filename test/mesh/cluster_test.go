@@ -150,7 +150,7 @@ func (c *cluster) install(t *testing.T) {
 
 var client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// call is one request to the API server. An answer that is no success is an error with what it says.
+// call is one request to the API server. An answer other than a success is an error with its text.
 func (c *cluster) call(method, path, contentType string, body []byte) ([]byte, error) {
 	request, err := http.NewRequest(method, apiServer+path, bytes.NewReader(body))
 	if err != nil {

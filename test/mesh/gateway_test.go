@@ -73,7 +73,7 @@ func (i issuer) bearer(t *testing.T, user string) []string {
 	return []string{"Authorization", "Bearer " + text + "." + encode(string(signature))}
 }
 
-// startGateway starts the ingress gateway and Spillway as the examples say, in front of the workload.
+// startGateway starts the ingress gateway and Spillway as in the examples, in front of the workload.
 func startGateway(t *testing.T, c *cluster, tokens issuer, app http.HandlerFunc) {
 	t.Helper()
 	startApp(t, app)
@@ -127,7 +127,7 @@ func TestIngressGateway(t *testing.T) {
 	t.Run("tokens of a model", func(t *testing.T) { chargesTokens(t, tokens) })
 }
 
-// answerAsModel answers as a language model does. The body of the request says how.
+// answerAsModel answers as a language model does. The body of the request chooses the answer.
 func answerAsModel(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || len(body) == 0 {

@@ -105,7 +105,7 @@ func intercept(t *testing.T) {
 	})
 }
 
-// startApp starts the application of the workload: it answers 200 and says what it is sent.
+// startApp starts the application of the workload: it answers 200 with what it was sent.
 func startApp(t *testing.T, handler http.Handler) {
 	t.Helper()
 	socket := must.Get(net.Listen("tcp", podIP+":8080"))(t)
@@ -118,7 +118,7 @@ func startApp(t *testing.T, handler http.Handler) {
 	t.Cleanup(func() { server.Close(); <-done })
 }
 
-// startSpillway starts the sidecar as a manifest says: the environment of its container, the rules of the ConfigMaps,
+// startSpillway starts the sidecar of a manifest: the environment of its container, the rules of the ConfigMaps,
 // and its user.
 func startSpillway(t *testing.T, c *cluster, deployment object, rules ...object) *servers.Process {
 	t.Helper()
@@ -195,7 +195,7 @@ func (r request) send() (status int, header http.Header, err error) {
 		return 0, nil, err
 	}
 	for i := 0; i+1 < len(r.header); i += 2 {
-		one.Header[r.header[i]] = []string{r.header[i+1]} // as it is written
+		one.Header[r.header[i]] = []string{r.header[i+1]} // unchanged
 	}
 	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
 	answer, err := direct.Do(one)

@@ -12,7 +12,7 @@ import (
 )
 
 // workload is the pod of the reader's application, with its Service. No scheduler, kubelet or controller runs here, so
-// startPod says that it runs.
+// startPod writes that it runs.
 const workload = readersOwn + `---
 apiVersion: v1
 kind: Pod
@@ -59,7 +59,7 @@ func (s *scene) kind(kind string) (found []object) {
 	return found
 }
 
-// startPod applies the manifests of a pod, and says that it runs.
+// startPod applies the manifests of a pod, and writes that it runs.
 func (c *cluster) startPod(t *testing.T, text string) (pod object) {
 	t.Helper()
 	for _, o := range parse(t, text) {
@@ -80,7 +80,7 @@ func (c *cluster) startPod(t *testing.T, text string) (pod object) {
 var patient = strings.NewReplacer("timeout: 0.05s", "timeout: 30s", "timeout: 0.1s", "timeout: 30s", "timeout: 0.2s",
 	"timeout: 30s")
 
-// awaitLimits waits until Spillway decides about a request, which it says in a header.
+// awaitLimits waits until Spillway decides about a request, which a header shows.
 func awaitLimits(t *testing.T, r request) {
 	t.Helper()
 	servers.Await(t, "a decision of Spillway", func() error {
@@ -92,7 +92,7 @@ func awaitLimits(t *testing.T, r request) {
 	})
 }
 
-// startSidecar starts a workload with a sidecar and Spillway as an example says, in a namespace that is called by the
+// startSidecar starts a workload with a sidecar and Spillway as in an example, in a namespace that is called by the
 // reader, with changes of the reader.
 func startSidecar(t *testing.T, c *cluster, file, namespace string, changes ...string) *scene {
 	t.Helper()

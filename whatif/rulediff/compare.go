@@ -12,27 +12,27 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// verdict gathers what changed about one rule: in words, and in which direction.
-type verdict struct {
+// ruleChange gathers what changed about one rule: in words, and in which direction.
+type ruleChange struct {
 	details         []string
 	tighter, looser bool
 }
 
 // note adds a change of a text. Direction is below 0 for a stricter one, above 0 for a more generous one.
-func (v *verdict) note(what, was, is string, direction int) {
+func (c *ruleChange) note(what, was, is string, direction int) {
 	if was == is {
 		return
 	}
-	v.details = append(v.details, fmt.Sprintf("%s: %s → %s", what, or(was, "none"), or(is, "none")))
-	v.tighter = v.tighter || direction < 0
-	v.looser = v.looser || direction > 0
+	c.details = append(c.details, fmt.Sprintf("%s: %s → %s", what, or(was, "none"), or(is, "none")))
+	c.tighter = c.tighter || direction < 0
+	c.looser = c.looser || direction > 0
 }
 
-func (v *verdict) kind() Kind {
+func (c *ruleChange) kind() Kind {
 	switch {
-	case v.tighter && !v.looser:
+	case c.tighter && !c.looser:
 		return Tightened
-	case v.looser && !v.tighter:
+	case c.looser && !c.tighter:
 		return Loosened
 	}
 	return Changed
@@ -52,7 +52,7 @@ var strictness = map[descriptors.Action]int{
 
 // fields notes the fields that differ. The directions are those of a field that has a value where it had none, for
 // fields that have one.
-func (v *verdict) fields(what string, old, new any, directions map[string]int, without ...string) {
+func (c *ruleChange) fields(what string, old, new any, directions map[string]int, without ...string) {
 	was, is := descriptors.Fields(old, without...), descriptors.Fields(new, without...)
 	text := func(list []descriptors.Field, name string) string {
 		at := slices.IndexFunc(list, func(f descriptors.Field) bool { return f.Name == name })
@@ -68,7 +68,7 @@ func (v *verdict) fields(what string, old, new any, directions map[string]int, w
 		}
 		seen[f.Name] = true
 		before, after := text(was, f.Name), text(is, f.Name)
-		v.note(what+f.Name, before, after, directions[f.Name]*(boolean(after != "")-boolean(before != "")))
+		c.note(what+f.Name, before, after, directions[f.Name]*(boolean(after != "")-boolean(before != "")))
 	}
 }
 
@@ -81,37 +81,37 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 		d.addChange(domain, "rule", name, Removed, old.Pos, ruleText(old))
 		return
 	}
-	v := &verdict{}
+	c := &ruleChange{}
 	sign := 1 // of more requests that the rule is about
 	if new.Action != descriptors.Allow {
 		sign = -1
 	}
-	v.note("action", old.Action.String(), new.Action.String(),
+	c.note("action", old.Action.String(), new.Action.String(),
 		-direction(strictness[old.Action], strictness[new.Action]))
-	v.limits(old.Limits, new.Limits)
-	v.note("scope", old.Scope.String(), new.Scope.String(), 0)
-	v.match(&old.Match, &new.Match, sign)
-	v.note("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
-	v.note("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
-	v.fields("", old, new, map[string]int{"disabled": -sign, "penalty": -1},
+	c.limits(old.Limits, new.Limits)
+	c.note("scope", old.Scope.String(), new.Scope.String(), 0)
+	c.match(&old.Match, &new.Match, sign)
+	c.note("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
+	c.note("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
+	c.fields("", old, new, map[string]int{"disabled": -sign, "penalty": -1},
 		"Name", "Action", "Limits", "Scope", "HasScope", "Match", "Cost", "MaxDelay")
-	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
+	d.conclude(domain, "rule", name, new.Pos, c, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
 }
 
 // conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, even if more
 // changed.
-func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdict, wasShadow, isShadow bool) {
-	if len(v.details) == 0 {
+func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, c *ruleChange, wasShadow, isShadow bool) {
+	if len(c.details) == 0 {
 		return
 	}
-	kind := v.kind()
+	kind := c.kind()
 	switch {
 	case isShadow && !wasShadow:
 		kind = Shadowed
 	case wasShadow && !isShadow:
 		kind = Enforced
 	}
-	d.addChange(domain, what, name, kind, at, v.details...)
+	d.addChange(domain, what, name, kind, at, c.details...)
 }
 
 // direction is above 0 for more and below 0 for less.
@@ -141,16 +141,16 @@ func costText(cost int64) string {
 }
 
 // limits compares lists of limits, by their names, else by their places.
-func (v *verdict) limits(old, new []descriptors.Limit) {
+func (c *ruleChange) limits(old, new []descriptors.Limit) {
 	old, new = paired(old, new)
 	for i := range max(len(old), len(new)) {
 		switch {
 		case i >= len(old):
-			v.note("limit", "", limitText(&new[i]), -1)
+			c.note("limit", "", limitText(&new[i]), -1)
 		case i >= len(new):
-			v.note("limit", limitText(&old[i]), "", 1)
+			c.note("limit", limitText(&old[i]), "", 1)
 		default:
-			v.limit(&old[i], &new[i])
+			c.limit(&old[i], &new[i])
 		}
 	}
 }
@@ -172,14 +172,14 @@ func paired(old, new []descriptors.Limit) (was, is []descriptors.Limit) {
 }
 
 // limit compares two limits: how much passes in the long run, and how much at once.
-func (v *verdict) limit(old, new *descriptors.Limit) {
+func (c *ruleChange) limit(old, new *descriptors.Limit) {
 	was, is := limitText(old), limitText(new)
-	v.note("limit's name", old.Name, new.Name, 0)
+	c.note("limit's name", old.Name, new.Name, 0)
 	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
-	v.fields("limit's ", old, new, nil, "Limit", "Unlimited", "Unit", "Multiplier", "CalendarUnit")
-	v.fields("limit's ", old.Limit, new.Limit, nil, "Name", "Algorithm", "Count", "Window", "Burst", "Calendar")
+	c.fields("limit's ", old, new, nil, "Limit", "Unlimited", "Unit", "Multiplier", "CalendarUnit")
+	c.fields("limit's ", old.Limit, new.Limit, nil, "Name", "Algorithm", "Count", "Window", "Burst", "Calendar")
 	if old.Unlimited || new.Unlimited {
-		v.note("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
+		c.note("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
 		return
 	}
 	if was == is {
@@ -187,8 +187,8 @@ func (v *verdict) limit(old, new *descriptors.Limit) {
 	}
 	rate := faster(old, new)
 	room := direction(old.Capacity(), new.Capacity())
-	v.note("limit", was, is, rate)
-	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
+	c.note("limit", was, is, rate)
+	c.tighter, c.looser = c.tighter || room < 0, c.looser || room > 0
 }
 
 // faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128
@@ -201,14 +201,14 @@ func faster(old, new *descriptors.Limit) int {
 
 // match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about
 // fewer.
-func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
+func (c *ruleChange) match(old, new *descriptors.Conditions, sign int) {
 	was, is := conditions(old), conditions(new)
 	for i := range was {
 		more := wider(was[i].values, is[i].values)
 		if was[i].kind == "entries" { // a request needs all of them
 			more = boolean(contains(was[i].values, is[i].values)) - boolean(contains(is[i].values, was[i].values))
 		}
-		v.note("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*more)
+		c.note("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*more)
 	}
 }
 
@@ -246,11 +246,11 @@ func (d *Diff) account(domain, what, name string, old, new *descriptors.Account)
 		d.addChange(domain, what, name, Removed, old.Pos, accountText(old))
 		return
 	}
-	v := &verdict{}
-	v.note("tier", old.Tier, new.Tier, 0)
-	v.limits(bursting(old), bursting(new))
-	v.fields("", old, new, nil, "Name", "Tier", "Limits", "Burst")
-	d.conclude(domain, what, name, new.Pos, v, false, false)
+	c := &ruleChange{}
+	c.note("tier", old.Tier, new.Tier, 0)
+	c.limits(bursting(old), bursting(new))
+	c.fields("", old, new, nil, "Name", "Tier", "Limits", "Burst")
+	d.conclude(domain, what, name, new.Pos, c, false, false)
 }
 
 // bursting are the limits of an account with its burst.
@@ -293,8 +293,8 @@ func (d *Diff) node(domain, path string, old, new *node) {
 		d.addChange(domain, "node", path, Removed, old.Pos, limitTexts(old.Limits))
 		return
 	}
-	v := &verdict{}
-	v.limits(old.Limits, new.Limits)
-	v.fields("", old.Node, new.Node, map[string]int{"shadow": 1, "quota": 1}, "Key", "Value", "Limits", "Nodes")
-	d.conclude(domain, "node", path, new.Pos, v, old.Shadow, new.Shadow)
+	c := &ruleChange{}
+	c.limits(old.Limits, new.Limits)
+	c.fields("", old.Node, new.Node, map[string]int{"shadow": 1, "quota": 1}, "Key", "Value", "Limits", "Nodes")
+	d.conclude(domain, "node", path, new.Pos, c, old.Shadow, new.Shadow)
 }

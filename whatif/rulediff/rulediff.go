@@ -153,7 +153,7 @@ func (d *Diff) rest(name string, old, new *descriptors.Domain) {
 		}
 		d.addChange(name, "costs", "", Changed, at, lines(was, is)...)
 	}
-	v := &verdict{}
+	v := &ruleChange{}
 	v.fields("", old, new, nil, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree", "Defaults")
 	d.conclude(name, "settings", "", new.Pos, v, false, false)
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 )
 
-// Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for
+// Profiles are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for
 // ever.
-func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
+func TestAProfileDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 	const reloads = 20
-	var cached []*Record
+	var cached []*Profile
 	var sets []weak.Pointer[CompiledDomain]
 	for n := range reloads {
 		set, _ := Compile([]Domain{{Name: "shop"}}, Options{})
 		sets = append(sets, weak.Make(set.Domain("shop")))
-		r := &Record{ID: identity.ID{Kind: identity.UserID, Name: fmt.Sprint("user-", n)}, Blocked: true}
+		r := &Profile{ID: identity.ID{Kind: identity.UserID, Name: fmt.Sprint("user-", n)}, Blocked: true}
 		cached = append(cached, r)
 		var m Match
-		set.Match(&Request{Domain: "shop", Records: &Records{User: r},
+		set.Match(&Request{Domain: "shop", Profiles: &Profiles{User: r},
 			Descriptors: []Descriptor{{Entries: []Entry{{"user", r.Name}}}}}, &m)
 		if m.Block == nil {
 			t.Fatalf("%s is not blocked", r.Name)

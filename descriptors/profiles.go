@@ -8,12 +8,12 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 )
 
-// RuleRecord is the rule of a block that a record holds.
-const RuleRecord = "~record"
+// RuleProfile is the rule of a block that a profile holds.
+const RuleProfile = "~profile"
 
-// Record is what is known about one identity beside the rules: it wins over the rule file, field by field. Its exported
-// fields are not changed once a request has met it. It is safe for concurrent use.
-type Record struct {
+// Profile is what is known about one identity beside the rules: it wins over the rule file, field by field. Its
+// exported fields are not changed once a request has met it. It is safe for concurrent use.
+type Profile struct {
 	identity.ID
 	Tier    string  // empty: as the rule file has it
 	Limits  []Limit // none: as the rule file has them
@@ -22,20 +22,20 @@ type Record struct {
 	Reason  string    // of the block
 	Until   time.Time // of the block, or of its lifting; zero: for ever
 
-	made atomic.Pointer[madeRecord]
+	made atomic.Pointer[madeProfile]
 }
 
-// madeRecord is a record in the terms of one domain.
-type madeRecord struct {
+// madeProfile is a profile in the terms of one domain.
+type madeProfile struct {
 	domain uint64        // its serial: a pointer would keep a rule set that was replaced
 	own    *compiledRule // nil: none
 	block  *Effect
 }
 
-// Records are what is known about the identities of one request; nil where there is nothing.
-type Records struct{ Tenant, User, APIKey, Address *Record }
+// Profiles are what is known about the identities of one request; nil where there is nothing.
+type Profiles struct{ Tenant, User, APIKey, Address *Profile }
 
-// Who is the identities of a request that there may be records about. An empty one is not known.
+// Who is the identities of a request that there may be profiles about. An empty one is not known.
 type Who struct {
 	Tenant, User, APIKey string
 	Address              netip.Prefix // the whole address, or a network where the mesh masks it
@@ -61,12 +61,12 @@ func (s *Set) Who(req *Request, m *Match, w *Who) {
 	w.Tenant, w.User, w.APIKey, w.Address = a.text[attrTenant], a.text[attrUser], a.text[attrAPIKey], a.network
 }
 
-// in is the record in the terms of a domain. It is made once for each rule set.
-func (r *Record) in(d *CompiledDomain) *madeRecord {
+// in is the profile in the terms of a domain. It is made once for each rule set.
+func (r *Profile) in(d *CompiledDomain) *madeProfile {
 	if made := r.made.Load(); made != nil && made.domain == d.serial {
 		return made
 	}
-	made := &madeRecord{domain: d.serial}
+	made := &madeProfile{domain: d.serial}
 	account := &Account{Name: r.Name, Tier: r.Tier, Limits: r.Limits}
 	switch r.Kind {
 	case identity.UserID:
@@ -82,25 +82,25 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 		}
 	}
 	made.block = &Effect{
-		Name: "block", Rule: RuleRecord, Scope: r.Kind.String(), Action: Block,
+		Name: "block", Rule: RuleProfile, Scope: r.Kind.String(), Action: Block,
 		Measure: Measure{Reason: r.Reason, Until: r.Until},
 		Account: r.Name,
-		Metric:  []string{"rule", RuleRecord},
+		Metric:  []string{"rule", RuleProfile},
 	}
 	r.made.Store(made)
 	return made
 }
 
-// holds reports whether the record's part about blocks is still in force.
-func (r *Record) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }
+// holds reports whether the profile's part about blocks is still in force.
+func (r *Profile) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }
 
-// recordBlock returns the block that a record holds, or nil: of the address, the tenant, the user or the key, in this
+// profileBlock returns the block that a profile holds, or nil: of the address, the tenant, the user or the key, in this
 // order.
-func (d *CompiledDomain) recordBlock(req *Request) *Effect {
-	if req.Records == nil {
+func (d *CompiledDomain) profileBlock(req *Request) *Effect {
+	if req.Profiles == nil {
 		return nil
 	}
-	for _, r := range [...]*Record{req.Records.Address, req.Records.Tenant, req.Records.User, req.Records.APIKey} {
+	for _, r := range [...]*Profile{req.Profiles.Address, req.Profiles.Tenant, req.Profiles.User, req.Profiles.APIKey} {
 		if r != nil && r.Blocked && r.holds(d.index.now()) {
 			return r.in(d).block
 		}
@@ -108,34 +108,35 @@ func (d *CompiledDomain) recordBlock(req *Request) *Effect {
 	return nil
 }
 
-// recordTier returns the tier that a record holds, or nothing.
-func recordTier(r *Record) string {
+// profileTier returns the tier that a profile holds, or nothing.
+func profileTier(r *Profile) string {
 	if r == nil {
 		return ""
 	}
 	return r.Tier
 }
 
-// recordOwn returns the limits that a record holds, or nil.
-func (d *CompiledDomain) recordOwn(r *Record) *compiledRule {
+// profileOwn returns the limits that a profile holds, or nil.
+func (d *CompiledDomain) profileOwn(r *Profile) *compiledRule {
 	if r == nil {
 		return nil
 	}
 	return r.in(d).own
 }
 
-// lifted returns which kinds of conditions do not make a block any more, because of a record of the identity that they
+// lifted returns which kinds of conditions do not make a block any more, because of a profile of the identity that they
 // name.
 func (d *CompiledDomain) lifted(req *Request) (kinds lifts) {
-	if req.Records == nil {
+	if req.Profiles == nil {
 		return 0
 	}
 	now := d.index.now()
 	for _, one := range [...]struct {
-		record *Record
-		kind   lifts
-	}{{req.Records.User, 1 << dimUser}, {req.Records.Tenant, 1 << dimTenant}, {req.Records.Address, 1 << dimNetwork}} {
-		if one.record != nil && one.record.Lifted && one.record.holds(now) {
+		profile *Profile
+		kind    lifts
+	}{{req.Profiles.User, 1 << dimUser}, {req.Profiles.Tenant, 1 << dimTenant},
+		{req.Profiles.Address, 1 << dimNetwork}} {
+		if one.profile != nil && one.profile.Lifted && one.profile.holds(now) {
 			kinds |= one.kind
 		}
 	}
