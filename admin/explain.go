@@ -106,8 +106,9 @@ type ClientView struct {
 	Tier          string `json:"tier,omitempty"`
 	APIKey        string `json:"api_key,omitempty"`
 	Address       string `json:"address,omitempty"`
-	Evidence      string `json:"evidence" one:"ip jwt api_key mtls"` // what named the client
-	Authenticated bool   `json:"authenticated"`                      // the evidence was verified
+	Evidence      string `json:"evidence" one:"ip jwt api_key mtls named"` // what named the client; named: the question
+	Authenticated bool   `json:"authenticated"`                            // the evidence was verified
+	Fault         string `json:"fault,omitempty"`                          // why an API key is not accepted
 }
 
 // AttributeView is one attribute of the request.
@@ -179,7 +180,7 @@ func (a *API) explain(ctx context.Context, in *httpapi.Sent[ExplainRequest]) (*E
 	how := a.Engine.Explain(ctx, req, v)
 	answer := &Explained{
 		Domain: req.Domain, Known: v.Match.Known, Factor: 1, Charges: charges(v), Verdict: verdictOf(v),
-		Client: clientOf(req, v),
+		Client: clientOf(ctx, req, v),
 	}
 	if how != nil {
 		answer.take(how)
@@ -229,7 +230,7 @@ func known(descriptor int) *int {
 }
 
 // clientOf is who a request over HTTP was taken for.
-func clientOf(req *descriptors.Request, v *engine.Verdict) *ClientView {
+func clientOf(ctx context.Context, req *descriptors.Request, v *engine.Verdict) *ClientView {
 	if req.Subject == nil {
 		return nil
 	}
@@ -240,6 +241,12 @@ func clientOf(req *descriptors.Request, v *engine.Verdict) *ClientView {
 	}
 	if v.Client.Address.IsValid() {
 		c.Address = v.Client.Address.String()
+	}
+	if req.Evidence != nil && req.Evidence.Verified != nil {
+		c.Evidence = "named"
+	}
+	if req.Evidence != nil && v.Match.Domain != nil {
+		c.Fault = v.Match.Domain.KeyFault(ctx, req.Evidence)
 	}
 	return c
 }

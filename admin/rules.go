@@ -163,6 +163,15 @@ type ConfigView struct {
 	Version  string        `json:"version"`
 	Settings []SettingView `json:"settings"`
 	Warnings []string      `json:"warnings"` // variables that are set without an effect
+	Listens  ListensView   `json:"listens"`  // where it listens
+}
+
+// ListensView is where a sidecar listens: addresses with their ports.
+type ListensView struct {
+	GRPC   string `json:"grpc"`             // for the rate limit service and ext_authz
+	HTTP   string `json:"http"`             // for /json and the probes
+	Debug  string `json:"debug"`            // for this API and the page
+	Socket string `json:"socket,omitempty"` // of gRPC, by its path
 }
 
 // config serves GET /v1/config.

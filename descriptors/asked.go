@@ -1,7 +1,9 @@
 package descriptors
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -72,4 +74,27 @@ func shownPath(path string) string {
 	}
 	normal, _ := NormalizePath(path)
 	return normal
+}
+
+// EntryKeys are the keys of descriptor entries that the domain reads, sorted: those of attributes, of matches and of
+// its tree.
+func (d *CompiledDomain) EntryKeys() []string {
+	known := map[string]bool{}
+	for key := range d.attributes {
+		known[key] = true
+	}
+	for i := range d.written.Rules {
+		for key := range d.written.Rules[i].Match.Entries {
+			known[key] = true
+		}
+	}
+	addNodeKeys(known, d.written.Tree)
+	return slices.Sorted(maps.Keys(known))
+}
+
+func addNodeKeys(known map[string]bool, nodes []Node) {
+	for i := range nodes {
+		known[nodes[i].Key] = true
+		addNodeKeys(known, nodes[i].Nodes)
+	}
 }

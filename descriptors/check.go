@@ -21,13 +21,15 @@ const (
 
 // checker gathers all problems of a configuration.
 type checker struct {
-	now      time.Time
-	problems []Problem
-	failed   bool // one of them is an error
+	now        time.Time
+	problems   []Problem
+	errors     int             // problems that are not warnings
+	broken     map[Pos]bool    // rules and rows of the cost table that have one
+	incomplete map[string]bool // as in Options
 }
 
 func (c *checker) fail(at Pos, format string, args ...any) {
-	c.failed = true
+	c.errors++
 	c.problems = append(c.problems, Problem{Pos: at, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -87,19 +89,33 @@ func (c *checker) domain(d *Domain) {
 	}
 	for i := range d.Costs {
 		row := &d.Costs[i]
-		at := row.Pos.or(d.Pos)
-		if row.Cost < 1 || row.Cost > limit.MaxCost {
-			c.fail(at, "cost %d is not between 1 and %d", row.Cost, int64(limit.MaxCost))
-		}
-		c.conditions(at, &row.Match)
+		c.whole(row.Pos, func() { c.cost(row.Pos.or(d.Pos), row) })
 	}
 	c.accounts(d, d.Users, accountUser)
 	c.accounts(d, d.Tenants, accountTenant)
 	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
-	c.prefixes(d)
 	c.domainPenalty(d)
+	if !c.incomplete[d.Name] {
+		c.prefixes(d)
+	}
 	c.nodes(d.Name, d.Tree)
+}
+
+// whole runs the checks of a rule or row, and notes whether they find an error.
+func (c *checker) whole(at Pos, check func()) {
+	before := c.errors
+	check()
+	if c.errors > before {
+		c.broken[at] = true
+	}
+}
+
+func (c *checker) cost(at Pos, row *Cost) {
+	if row.Cost < 1 || row.Cost > limit.MaxCost {
+		c.fail(at, "cost %d is not between 1 and %d", row.Cost, int64(limit.MaxCost))
+	}
+	c.conditions(at, &row.Match)
 }
 
 // name reports what must not be in a name: it goes into answers, where Envoy checks nothing.

@@ -18,15 +18,18 @@ func (c *checker) rules(d *Domain) {
 	}
 	for i := range all {
 		r := &all[i]
-		if r.Name == "" {
-			c.fail(r.Pos, "a rule has no name: give it one, unique in the domain")
-		}
-		if before, known := names[r.Name]; known && r.Name != "" {
-			c.fail(r.Pos, "duplicate rule name %q, which %s has already: rename one of them", r.Name, before.place())
-		}
-		names[r.Name] = r.Pos
-		c.rule(r)
-		if r.PostPaid && d.onlyExtAuthz() {
+		c.whole(r.Pos, func() {
+			if r.Name == "" {
+				c.fail(r.Pos, "a rule has no name: give it one, unique in the domain")
+			}
+			if before, known := names[r.Name]; known && r.Name != "" {
+				c.fail(r.Pos, "duplicate rule name %q, which %s has already: rename one of them", r.Name,
+					before.place())
+			}
+			names[r.Name] = r.Pos
+			c.rule(r)
+		})
+		if r.PostPaid && d.onlyExtAuthz() && !c.incomplete[d.Name] {
 			c.warn(r.Pos, "rule %q never refuses over ext_authz: post_paid needs the rate limit service, which asks "+
 				"before and charges after a request. This "+
 				"domain looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it "+
@@ -103,8 +106,11 @@ func (c *checker) clients(r *Rule) {
 // ruleLimit checks that a limit suits its rule, and that a request can pass it.
 func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	at := l.Pos.or(r.Pos)
-	if (r.Action == Throttle || r.PostPaid) && !l.Algorithm.Lends() {
-		c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
+	if r.Action == Throttle && !l.Algorithm.Lends() {
+		c.fail(at, "rule %q throttles, which needs algorithm: token_bucket, not %v", r.Name, l.Algorithm)
+	}
+	if r.PostPaid && !l.Algorithm.Lends() {
+		c.fail(at, "rule %q is post_paid, which needs algorithm: token_bucket, not %v", r.Name, l.Algorithm)
 	}
 	c.reserve(at, r.Reserve, r.PostPaid, l, fmt.Sprintf("rule %q", r.Name))
 	switch {

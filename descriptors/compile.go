@@ -22,6 +22,9 @@ type Options struct {
 	// Identity makes the resolver of a domain from its configuration, the zero one where it has none. It is called only
 	// for sets that come out of Compile; nil makes no resolvers.
 	Identity func(domain string, cfg *identity.Config) *identity.Resolver
+
+	Broken     map[Pos]bool    // rules and rows of the cost table that were not read whole: they are checked alone
+	Incomplete map[string]bool // domains of which more was not read: what depends on all of a domain is not warned of
 }
 
 // Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero
@@ -97,21 +100,45 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	c := checker{now: opt.Now()}
+	c := checker{now: opt.Now(), broken: map[Pos]bool{}, incomplete: opt.Incomplete}
+	maps.Copy(c.broken, opt.Broken)
 	c.domains(domains)
-	if c.failed {
-		return nil, c.problems
-	}
+	failed := c.errors > 0 || len(c.broken) > 0
 	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
 	writer := keys.NewWriter(opt.KeySecret)
 	for i := range domains {
-		d := compileDomain(&domains[i], opt, writer)
-		set.domains[d.Name] = d
-		c.displaced(d)
-		c.hidden(d)
-		c.costly(d)
+		d := &domains[i]
+		if failed {
+			d, opt.Identity = c.sound(d), nil
+		}
+		compiled := compileDomain(d, opt, writer)
+		set.domains[d.Name] = compiled
+		c.displaced(compiled)
+		c.hidden(compiled)
+		if len(d.Costs) == len(domains[i].Costs) { // the first row that matches counts
+			c.costly(compiled)
+		}
+	}
+	if failed {
+		return nil, c.problems
 	}
 	return set, c.problems
+}
+
+// sound is the rules and costs of a domain without those that have an error, so that the others are compared.
+func (c *checker) sound(d *Domain) *Domain {
+	all := &Domain{Name: d.Name}
+	for _, r := range d.Rules {
+		if !c.broken[r.Pos] {
+			all.Rules = append(all.Rules, r)
+		}
+	}
+	for _, row := range d.Costs {
+		if !c.broken[row.Pos] {
+			all.Costs = append(all.Costs, row)
+		}
+	}
+	return all
 }
 
 func compileDomain(d *Domain, opt Options, writer keys.Writer) *CompiledDomain {

@@ -153,19 +153,18 @@ func (o origin) fields() string {
 	return string(appendFields(b, o.rule, "Name", "Scope", "HasScope", "Limits", "Action", "Priority"))
 }
 
-// At is where the limit, block or allow was written; the zero Pos: in no file.
+// At is where its rule or node begins, or the limit of a user, tenant or API key; the zero Pos: in no
+// file.
 func (e *Effect) At() Pos {
-	var at Pos
-	if e.from.rule != nil {
-		at = e.from.rule.Pos
+	switch from := e.from; {
+	case from.rule != nil:
+		return from.rule.Pos
+	case from.node != nil:
+		return from.node.Pos
+	case from.limit != nil:
+		return from.limit.Pos
 	}
-	if e.from.node != nil {
-		at = e.from.node.Pos
-	}
-	if e.from.limit != nil {
-		at = e.from.limit.Pos.or(at)
-	}
-	return at
+	return Pos{}
 }
 
 // Match is what a rule matches, as its file writes it; empty: all requests that its scope is about.

@@ -1,6 +1,12 @@
 package descriptors
 
-import "slices"
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spillway-mesh/spillway/identity"
+)
 
 // Explanation is how a request came to its match: what is known about it, and what was compared.
 type Explanation struct {
@@ -231,3 +237,21 @@ func (d *CompiledDomain) explainProfiles(req *Request, x *Explanation) {
 
 // isMore reports whether the profile holds something besides a block.
 func (r *Profile) isMore() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }
+
+// KeyFault is why the API key of a request is not accepted, or nothing.
+func (d *CompiledDomain) KeyFault(ctx context.Context, of *identity.Evidence) string {
+	if d.Identity == nil {
+		return ""
+	}
+	if of.Verified != nil {
+		if _, known := d.Identity.KeyClient(of.Verified.Key); of.Verified.Key != "" && !known {
+			return fmt.Sprintf("the API key %q is not known to the rule file", of.Verified.Key)
+		}
+		return ""
+	}
+	fault := d.Identity.KeyFault(ctx, of)
+	if fault != "" {
+		fault = "the API key in " + d.Identity.KeyPlace() + " " + fault
+	}
+	return fault
+}

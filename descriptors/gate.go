@@ -69,7 +69,7 @@ func (c *checker) domainPenalty(d *Domain) {
 		return
 	}
 	c.penaltyNumbers(d.Pos, d.Penalty, "the domain")
-	if len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) == 0 && d.Defaults == nil {
+	if len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) == 0 && d.Defaults == nil && !c.incomplete[d.Name] {
 		c.warn(d.Pos, "the penalty of the domain has no effect: it counts refusals by rules, and there are none: "+
 			"add rules")
 	}

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
@@ -93,6 +94,49 @@ func (t *keyTable) lookUp(key string, now func() time.Time, client *Client) bool
 		}
 	}
 	return false
+}
+
+// KeyFault is why the API key of a request is not accepted: "is not known", "is revoked" or "has expired". It is
+// empty where the key is good, none is sent or none is asked for, and where the request brings several.
+func (r *Resolver) KeyFault(ctx context.Context, ev *Evidence) string {
+	if r == nil || !slices.Contains(r.order, APIKey) {
+		return ""
+	}
+	key, refusal := r.keys.keyOf(ev)
+	if key == "" || refusal != nil {
+		return ""
+	}
+	digest := sha256.Sum256([]byte(key))
+	here := r.keys.keys[place(&digest)]
+	at := slices.IndexFunc(here, func(k Key) bool { return k.SHA256 == digest })
+	if at >= 0 {
+		return here[at].fault(r.now)
+	}
+	if r.others != nil && len(key) <= maxCredential {
+		if k, known := r.others(ctx, digest); known {
+			return k.fault(r.now)
+		}
+	}
+	return "is not known"
+}
+
+// fault is why a key that is known may not be used now, or nothing.
+func (k *Key) fault(now func() time.Time) string {
+	switch {
+	case k.good(now):
+		return ""
+	case k.Revoked:
+		return "is revoked"
+	}
+	return "has expired"
+}
+
+// KeyPlace is where clients send their API keys, as people call it.
+func (r *Resolver) KeyPlace() string {
+	if r.keys.header != "" {
+		return "the header " + r.keys.header
+	}
+	return "the parameter " + r.keys.query
 }
 
 // KeyClient returns the client of an API key by the key's id, also where the key is revoked or has expired.

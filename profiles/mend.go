@@ -20,6 +20,7 @@ const (
 	removedFor  = time.Hour
 
 	manyWithin   = 10 * time.Second // for many commands
+	mostKeys     = 256              // of one command
 	announceEach = 64               // profiles that are announced one by one: of more all of a class are, at once
 )
 
@@ -92,48 +93,139 @@ func (s *Swap) end(now time.Time) time.Time {
 
 // Read returns the profiles of identities as Redis has them, empty for none.
 func (p *Store) Read(ctx context.Context, ids []Identity) ([]string, error) {
-	replies, err := p.runAll(ctx, len(ids), func(i int) (redis.Command, error) {
-		key := p.cfg.Key(&ids[i])
-		return redis.Command{Key: key, Args: []any{"GET", key}}, nil
+	keys := make([]string, len(ids))
+	for i := range ids {
+		keys[i] = p.cfg.Key(&ids[i])
+	}
+	calls := p.together(keys)
+	replies, err := p.runAll(ctx, len(calls), func(i int) (redis.Command, error) {
+		words := []any{"MGET"}
+		for _, at := range calls[i] {
+			words = append(words, keys[at])
+		}
+		return redis.Command{Key: keys[calls[i][0]], Args: words}, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read profiles: %w", err)
 	}
 	texts := make([]string, len(ids))
 	for i, reply := range replies {
-		texts[i], _ = reply.Value.(string)
+		items, _ := reply.Value.([]any)
+		for n, item := range items {
+			texts[calls[i][n]], _ = item.(string)
+		}
 	}
 	return texts, nil
+}
+
+// together splits keys into calls: the places of keys that one command can name.
+func (p *Store) together(keys []string) (calls [][]int) {
+	if p.cfg.Redis == nil {
+		return nil
+	}
+	homes := map[home][]int{}
+	for i, key := range keys {
+		at := p.homeOf(key)
+		homes[at] = append(homes[at], i)
+	}
+	for _, places := range homes {
+		calls = slices.AppendSeq(calls, slices.Chunk(places, mostKeys))
+	}
+	return calls
 }
 
 // Swap writes profiles where Redis still has what was read, and returns how many it has written. The index
 // is written first, so that every profile is in it.
 func (p *Store) Swap(ctx context.Context, all []Swap) (written int, err error) {
-	return p.writeAll(ctx, all, func(key, text, until string, was string) []any {
+	return p.writeAll(ctx, all, func(key, text, until, was string) []any {
 		return []any{"EVAL", changeScript, 1, key, was, text, until}
 	})
 }
 
-// Add writes profiles where Redis has none, and returns how many it has written.
+// Add writes profiles where Redis has none, and returns how many it has written. Those that do not end are written
+// many at once, unless Redis has one of them by now.
 func (p *Store) Add(ctx context.Context, all []Swap) (written int, err error) {
-	return p.writeAll(ctx, all, func(key, text, until, _ string) []any {
+	err = p.writeIndexes(ctx, all)
+	if err != nil {
+		return 0, err
+	}
+	written, rest, err := p.addLasting(ctx, all)
+	if err != nil {
+		return written, err
+	}
+	more, err := p.writeEach(ctx, rest, func(key, text, until, _ string) []any {
 		if until == "0" {
 			return []any{"SET", key, text, "NX"}
 		}
 		return []any{"SET", key, text, "NX", "PXAT", until}
 	})
+	return written + more, err
+}
+
+// addLasting adds profiles that do not end, and returns how many were written and which are left.
+func (p *Store) addLasting(ctx context.Context, all []Swap) (written int, rest []Swap, err error) {
+	var lasting []Swap
+	var keys []string
+	for _, s := range all {
+		if s.end(p.cfg.Now()).IsZero() {
+			lasting, keys = append(lasting, s), append(keys, p.cfg.Key(&s.Identity))
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	calls := p.together(keys)
+	replies, err := p.runAll(ctx, len(calls), func(i int) (redis.Command, error) {
+		words := []any{"MSETNX"}
+		for _, at := range calls[i] {
+			text, err := lasting[at].text()
+			if err != nil {
+				return redis.Command{}, err
+			}
+			words = append(words, keys[at], text)
+		}
+		return redis.Command{Key: keys[calls[i][0]], Args: words}, nil
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("write profiles: %w", err)
+	}
+	for i, reply := range replies {
+		if reply.Value == int64(1) {
+			written += len(calls[i])
+			continue
+		}
+		for _, at := range calls[i] {
+			rest = append(rest, lasting[at])
+		}
+	}
+	return written, rest, nil
 }
 
 // writeAll writes the index, and then profiles by one command each.
 func (p *Store) writeAll(
 	ctx context.Context, all []Swap, command func(key, text, until, was string) []any,
 ) (written int, err error) {
+	err = p.writeIndexes(ctx, all)
+	if err != nil {
+		return 0, err
+	}
+	return p.writeEach(ctx, all, command)
+}
+
+// writeIndexes notes the classes of profiles that are about to be written.
+func (p *Store) writeIndexes(ctx context.Context, all []Swap) error {
 	for class, until := range classesOf(all) {
-		err = p.writeIndex(ctx, class, until)
+		err := p.writeIndex(ctx, class, until)
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
+	return nil
+}
+
+// writeEach writes profiles by one command each, and returns how many were written.
+func (p *Store) writeEach(
+	ctx context.Context, all []Swap, command func(key, text, until, was string) []any,
+) (written int, err error) {
 	now := p.cfg.Now()
 	replies, err := p.runAll(ctx, len(all), func(i int) (redis.Command, error) {
 		s := &all[i]

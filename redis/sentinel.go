@@ -87,6 +87,9 @@ func (s *sentinel) look(ctx context.Context) error {
 // ask asks one sentinel. One that may not be asked for the epoch counts as of epoch 0.
 func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (*named, error) {
 	reply, err := one.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
+	if errors.Is(err, goredis.Nil) {
+		return nil, s.noMaster(ctx, one)
+	}
 	if err != nil || len(reply) != 2 {
 		return nil, cmp.Or(err, errReply)
 	}

@@ -29,12 +29,18 @@ type decoder struct {
 	given    map[string]descriptors.Pos // the keys of the file's top level
 	names    []string                   // files that the rules name, as written
 
+	spoilt     map[spot]bool            // keys that could not be read
+	broken     map[descriptors.Pos]bool // rules and rows that have an error
+	incomplete bool                     // what other checks depend on could not be read
+	keyTiers   []descriptors.Account    // API keys that have a tier
+
 	overrides  bool // the warning of checkOverride was given
 	describing bool // it makes the schema and reads no file, so it finds no problems
 }
 
 func decode(file string, text []byte) *decoder {
-	d := &decoder{file: file, raw: text, given: map[string]descriptors.Pos{}}
+	d := &decoder{file: file, raw: text, given: map[string]descriptors.Pos{}, spoilt: map[spot]bool{},
+		broken: map[descriptors.Pos]bool{}}
 	d.domain.Pos = descriptors.Pos{File: file, Line: 1, Column: 1}
 	d.domain.ChargeDenied = true
 	root, bad := parse(text)
@@ -131,9 +137,12 @@ func (d *decoder) object(n *node, keys map[string]reader) bool {
 		read, known := keys[f.key.text]
 		if !known {
 			d.unknown(n, f.key, sorted(keys))
+			d.spoilt[spot{n, nearest(f.key.text, sorted(keys))}] = true
 			continue
 		}
-		read(f.value)
+		if !d.sound(func() { read(f.value) }) {
+			d.spoilt[spot{n, f.key.text}] = true
+		}
 	}
 	return true
 }

@@ -50,6 +50,11 @@ func (d *decoder) root(n *node) {
 	for _, f := range n.fields {
 		d.given[f.key.text] = d.pos(f.key)
 	}
+	for _, section := range []string{"", "rules", "users", "tenants", "identity", "attributes", "descriptors"} {
+		value := n.get(section)
+		d.incomplete = d.incomplete || d.lost(n, section) &&
+			(value == nil || value.kind == scalar || section == "identity" || section == "attributes")
+	}
 	for range d.missing(n, "domain") {
 		d.fail(n, "the file has no domain; add `domain: NAME`, the name that Envoy's filter sends")
 	}
@@ -75,10 +80,9 @@ func (d *decoder) defaults(n *node) {
 		d.object(n, d.limiting(&to))
 		d.oneOfLimits(n)
 	})
-	if !sound {
-		to = outline(n, &to)
+	if sound || d.outline(n, &to) {
+		d.domain.Defaults = &to
 	}
-	d.domain.Defaults = &to
 }
 
 // timezone reads the name of a time zone. Local is refused: it would mean something else on another machine.
@@ -122,7 +126,7 @@ func (d *decoder) cost(n *node) {
 			d.fail(n, "this row has no cost; add `cost: 5`, say")
 		}
 	})
-	if sound {
+	if sound || d.outlineCost(n, &to) {
 		d.domain.Costs = append(d.domain.Costs, to)
 	}
 }
@@ -132,9 +136,10 @@ func (d *decoder) accounts(to *[]descriptors.Account) reader {
 	return func(n *node) {
 		d.table(n, func(key, value *node) {
 			account := descriptors.Account{Pos: d.pos(key), Name: key.text}
-			if d.sound(func() { d.account(value, &account) }) {
-				*to = append(*to, account)
+			if !d.sound(func() { d.account(value, &account) }) {
+				d.outlineAccount(value, &account)
 			}
+			*to = append(*to, account)
 		})
 	}
 }

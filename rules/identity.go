@@ -62,6 +62,21 @@ func (d *decoder) order(n *node, to *identity.Config) {
 	}
 	if given == nil {
 		to.Order = append(to.Order, identity.IP)
+		return
+	}
+	d.behindIP(given)
+}
+
+// behindIP warns of evidence that is never asked, because ip stands before it.
+func (d *decoder) behindIP(order *node) {
+	found := false
+	for _, item := range order.items {
+		if found {
+			d.warn(item, "%s is never asked: ip stands before it and yields an identity for every address; put ip last",
+				clip(item.text))
+			return
+		}
+		found = item.text == identity.IP.String()
 	}
 }
 
@@ -214,12 +229,17 @@ func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, 
 	})
 	ids[key.ID], digests[key.SHA256] = true, key.ID
 	if !sound {
+		d.outlineKey(n, &own)
 		return
 	}
 	if key.User == "" {
 		key.User = key.ID
 	}
 	to.Keys = append(to.Keys, key)
+	if key.Tier != "" {
+		d.keyTiers = append(d.keyTiers, descriptors.Account{Pos: own.Pos, Name: key.ID, Tier: key.Tier,
+			Limits: own.Limits})
+	}
 	if len(own.Limits) > 0 || own.Burst > 0 {
 		own.Name = key.ID
 		d.domain.Keys = append(d.domain.Keys, own)

@@ -24,20 +24,10 @@ func (d *decoder) limit(to *[]descriptors.Limit) reader {
 			read = d.longLimit
 		}
 		if !d.sound(func() { read(n, &l) }) {
-			l = repaired(&l)
+			d.repair(n, &l)
 		}
 		*to = append(*to, l)
 	}
-}
-
-// repaired is kept of a broken limit, whose rule or account is broken by it: its algorithm, so that what a rule needs
-// of that is reported beside what is broken.
-func repaired(broken *descriptors.Limit) descriptors.Limit {
-	l := limit.Limit{Algorithm: broken.Algorithm, Count: 1, Window: time.Second}
-	if l.Algorithm.HasBurst() {
-		l.Burst = 1
-	}
-	return descriptors.Limit{Pos: broken.Pos, Limit: l}
 }
 
 // shortLimit reads count/duration or unlimited.
@@ -206,7 +196,7 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 				"per":               func(n *node) { at.per = n; d.window(n, &l) },
 				"requests_per_unit": optional(func(n *node) { at.count = n; l.Count = d.uint32(n) }),
 				"unlimited":         optional(d.flag(&l.Unlimited)),
-				"name":              optional(func(n *node) { l.Name, _ = d.string(n); d.printable(n) }),
+				"name":              optional(d.treeName(&l.Name)),
 				"replaces":          optional(d.replaces(&l)),
 				"algorithm":         func(n *node) { at.algorithm = n; choice(d, &l.Algorithm, algorithms)(n) },
 				"burst":             func(n *node) { at.burst = n; d.number(&l.Burst, 0, limit.MaxCount)(n) },
@@ -219,8 +209,19 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 			}
 		})
 		l.CountUnset = at.count == nil && !l.Unlimited
-		if sound {
-			*to = append(*to, l)
+		if !sound {
+			d.repair(n, &l)
+		}
+		*to = append(*to, l)
+	}
+}
+
+// treeName makes a reader for the name of a limit of a tree, which may be empty.
+func (d *decoder) treeName(to *string) reader {
+	return func(n *node) {
+		text, _ := d.string(n)
+		if d.printable(n) {
+			*to = text
 		}
 	}
 }
@@ -313,7 +314,8 @@ func (d *decoder) replaces(to *descriptors.Limit) reader {
 	return func(n *node) {
 		d.each(n, func(item *node) {
 			replaced := descriptors.Replaced{Pos: d.pos(item)}
-			if d.object(item, map[string]reader{"name": optional(d.text(&replaced.Name))}) {
+			keys := map[string]reader{"name": optional(d.text(&replaced.Name))}
+			if d.sound(func() { d.object(item, keys) }) {
 				to.Replaces = append(to.Replaces, replaced)
 			}
 		})

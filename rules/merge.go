@@ -14,36 +14,57 @@ import (
 // compile decodes the files and compiles them together. One broken file refuses the whole set: half of the rules could
 // be worse than the rules of yesterday.
 func (f *Files) compile(sources []source, documents map[string]Document) Load {
-	var problems []descriptors.Problem
 	files := f.decodeAll(sources)
 	read := len(files)
-	domains, clashes := join(files, f.cfg.MergeDomains)
+	domains, problems := join(files, f.cfg.MergeDomains)
 	domains, laid, merged := f.overlay(domains, documents)
 	files = append(files, laid...)
-	refused := len(clashes) > 0
+	options := f.cfg.Compile
+	options.Broken, options.Incomplete = map[descriptors.Pos]bool{}, map[string]bool{}
 	for _, d := range files {
 		problems = append(problems, d.problems...)
-		refused = refused || d.errors > 0
+		maps.Copy(options.Broken, d.broken)
+		options.Incomplete[d.domain.Name] = options.Incomplete[d.domain.Name] || d.incomplete
 	}
-	problems = append(problems, clashes...)
-	options := f.cfg.Compile
-	if refused {
+	if slices.ContainsFunc(problems, isError) {
 		options.Identity = nil // a set that is not published is never asked
 	}
 	set, more := descriptors.Compile(domains, options)
+	problems = append(problems, more...)
 	for i := range domains {
-		more = append(more, tierProblems(&domains[i])...)
-	}
-	for _, p := range more {
-		if refused && p.Warning {
-			continue // it may be about what was left out
+		if d := &domains[i]; !options.Incomplete[d.Name] {
+			_, published := documents[d.Name]
+			problems = append(problems, tierProblems(d, keyTiers(files, d), published)...)
 		}
-		problems = append(problems, p)
 	}
-	if refused || slices.ContainsFunc(more, isError) {
+	problems = append(problems, nameless(files, options)...)
+	if slices.ContainsFunc(problems, isError) {
 		return Load{Problems: arrange(problems), Files: read}
 	}
 	return Load{Set: set, Problems: arrange(problems), Files: read, Hash: fingerprint(files, set), Published: merged}
+}
+
+// keyTiers are the API keys with a tier of the file that has the identity of a domain.
+func keyTiers(files []*decoder, of *descriptors.Domain) []descriptors.Account {
+	for _, d := range files {
+		if d.domain.Identity == of.Identity && len(d.keyTiers) > 0 {
+			return d.keyTiers
+		}
+	}
+	return nil
+}
+
+// nameless are the problems of files without the name of their domain, each of which is a domain of its own.
+func nameless(files []*decoder, options descriptors.Options) (problems []descriptors.Problem) {
+	for _, d := range files {
+		if d.usable() {
+			continue
+		}
+		d.domain.Name = "?"
+		_, more := descriptors.Compile([]descriptors.Domain{d.domain}, options)
+		problems = append(problems, more...)
+	}
+	return problems
 }
 
 // fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are

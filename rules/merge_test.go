@@ -23,8 +23,12 @@ func TestOneMistakeHidesNoOther(t *testing.T) {
 			`or 7d`,
 		`5:5: duplicate rule name "a", which a.yaml:3:5 has already: rename one of them`,
 		`5:52: priority wants a whole number, not the text "high"`,
+		`6:5: warning: rule "b" has no match and so exempts every request: if that is not meant, add match:`,
 		`6:5: rule "b" is a block or allow and has a limit, which would never count: remove one of them`,
 		`6:50: cost is 0; it must be between 1 and 9007199254740992`,
+		`7:5: rule "in line 7" has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, ` +
+			`api_key ` +
+			`or tier, or a list`,
 		`7:13: name has control characters, such as a line break; remove them`,
 		`8:5: an item of rules wants a map, not the text "d"`,
 	}
@@ -43,7 +47,7 @@ func TestAllProblemsOfOneRule(t *testing.T) {
 	load := new(Files).compile([]source{{path: "a.yaml", text: []byte(text)}}, nil)
 	want := []string{
 		`3:5: rule "a" throttles without max_delay: say how long a request may wait, as in max_delay: 500ms`,
-		`6:12: throttle and post_paid need algorithm: token_bucket, in rule "a"`,
+		`6:12: rule "a" throttles, which needs algorithm: token_bucket, not sliding_window`,
 		`6:40: burst holds for token_bucket only, not for sliding_window; remove it`,
 	}
 	if diff := cmp.Diff(want, brief(load.Problems)); diff != "" {
@@ -80,14 +84,45 @@ func TestTiers(t *testing.T) {
 		"no rule": {pro + "users: { ann: { tier: gold } }\n", []string{
 			`4:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; ` +
 				`rules name pro`}},
-		"own limits":        {pro + "users: { ann: { tier: gold, limits: [5/1m] } }\n", nil},
-		"by tier":           {pro + "  - { name: b, scope: tier, limit: 5/1m }\nusers: { ann: { tier: gold } }\n", nil},
-		"no rule names any": {"rules: [{ name: a, scope: user, limit: 5/1m }]\nusers: { ann: { tier: gold } }\n", nil},
-		"from Envoy":        {pro, nil},
+		"own limits": {pro + "users: { ann: { tier: gold, limits: [5/1m] } }\n", nil},
+		"by tier":    {pro + "  - { name: b, scope: tier, limit: 5/1m }\nusers: { ann: { tier: gold } }\n", nil},
+		"no rule names any": {"rules: [{ name: a, scope: user, limit: 5/1m }]\nusers: { ann: { tier: gold } }\n",
+			[]string{
+				`3:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; no rule has ` +
+					"`match: { tiers: [...] }`"}},
+		"a slip of a key": {pro + strings.Replace(identity, "tier: free", "tier: prro", 1), []string{
+			`3:5: warning: rule "a" is about the tier "pro", which no user, tenant or API key of the file has; ` +
+				`give it to ` +
+				`one, or remove it here, unless profiles give it`,
+			`4:51: warning: "k" has the tier "prro", which no rule names; did you mean "pro"?`}},
+		"nobody has a name": {pro + "identity: { order: [ip] }\nusers: { ann: { tier: pro } }\n", []string{
+			`3:5: warning: rule "a" can never apply over ext_authz: it is about tiers, and the order of identity ` +
+				`shows ` +
+				`no user, tenant or API key that could have one; add jwt, api_key or mtls to order, before ip`}},
+		"a name behind ip": {pro + "identity: { order: [ip, mtls] }\nusers: { ann: { tier: pro } }\n", []string{
+			`3:5: warning: rule "a" can never apply over ext_authz: it is about tiers, and the order of identity ` +
+				`shows ` +
+				`no user, tenant or API key that could have one; add jwt, api_key or mtls to order, before ip`,
+			`4:25: warning: mtls is never asked: ip stands before it and yields an identity for every address; put ` +
+				`ip last`}},
+		"by name": {pro + "identity: { order: [mtls, ip] }\nusers: { ann: { tier: pro } }\n", nil},
+		"a tenant that nothing shows": {pro + "identity: { order: [mtls, ip] }\ntenants: { acme: { tier: pro } " +
+			"}\n", []string{
+			`3:5: warning: rule "a" is about the tier "pro", which no user, tenant or API key of the file has; ` +
+				`give it to ` +
+				`one, or remove it here, unless profiles give it`}},
+		"tokens without the claim": {pro + "identity: { jwt: [{ issuer: i, jwks: \"https://a.example/k\" }] }\n",
+			[]string{
+				`3:5: warning: rule "a" is about the tier "pro", which no user, tenant or API key of the file has; ` +
+					`give it to ` +
+					`one, or remove it here, unless profiles give it`}},
+		"from Envoy": {pro, nil},
 		"no client has it": {pro + identity, []string{`3:5: warning: rule "a" is about the tier "pro", which no ` +
-			`user, tenant or API key of the file has; give it to one, or remove it here, unless profiles give it`}},
-		"from tokens": {pro + strings.Replace(identity, "identity: {", "identity: { jwt: [{ issuer: i, "+
-			"jwks: \"https://a.example/k\", claims: { tier: plan } }],", 1), nil},
+			`user, tenant or API key of the file has; give it to one, or remove it here, unless profiles give it`,
+			`4:51: warning: "k" has the tier "free", which no rule names, so the tier has no effect; rules name pro`}},
+		"from tokens": {pro + strings.Replace(strings.Replace(identity, ", tier: free", "", 1), "identity: {",
+			"identity: { jwt: [{ issuer: i, "+
+				"jwks: \"https://a.example/k\", claims: { tier: plan } }],", 1), nil},
 	} {
 		load := new(Files).compile([]source{{path: "a.yaml", text: []byte("domain: d\n" + c.text)}}, nil)
 		if diff := cmp.Diff(c.want, brief(load.Problems)); diff != "" {

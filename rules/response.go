@@ -29,14 +29,18 @@ func (d *decoder) headers(to *[]descriptors.Header) reader {
 		seen := map[string]bool{}
 		d.table(n, func(key, value *node) {
 			var header descriptors.Header
-			d.headerName(&header.Name)(key)
-			header.Value, _ = d.string(value)
-			d.printable(value)
+			sound := d.sound(func() {
+				d.headerName(&header.Name)(key)
+				header.Value, _ = d.string(value)
+				d.printable(value)
+			})
 			if seen[strings.ToLower(header.Name)] {
 				d.fail(key, "the header %q stands here twice; remove one", key.text)
 			}
 			seen[strings.ToLower(header.Name)] = true
-			*to = append(*to, header)
+			if sound {
+				*to = append(*to, header)
+			}
 		})
 	}
 }

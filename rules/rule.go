@@ -3,9 +3,7 @@ package rules
 import (
 	"fmt"
 	"maps"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
@@ -46,30 +44,10 @@ const (
 // rule reads one scoped rule.
 func (d *decoder) rule(n *node) {
 	to := descriptors.Rule{Pos: d.pos(n), Priority: defaultPriority}
-	switch sound := d.sound(func() { d.ruleKeys(n, &to) }); {
-	case sound:
+	sound := d.sound(func() { d.ruleKeys(n, &to) })
+	if sound || d.outline(n, &to) {
 		d.domain.Rules = append(d.domain.Rules, to)
-	case to.Name != "" && !strings.ContainsFunc(to.Name, unicode.IsControl):
-		d.domain.Rules = append(d.domain.Rules, outline(n, &to))
 	}
-}
-
-// outline is what is kept of a broken rule, so that a name that is taken, a scope that is missing and what its action
-// needs are reported beside what is broken.
-func outline(n *node, broken *descriptors.Rule) descriptors.Rule {
-	rule := descriptors.Rule{Pos: broken.Pos, Name: broken.Name, Disabled: true, Action: descriptors.Allow}
-	limited := n.get("limit") != nil || n.get("limits") != nil
-	if limited && broken.Action != descriptors.Block && broken.Action != descriptors.Allow {
-		rule.Action, rule.Scope, rule.HasScope = broken.Action, broken.Scope, broken.HasScope
-		rule.Limits, rule.PostPaid, rule.MaxDelay = broken.Limits, broken.PostPaid, broken.MaxDelay
-	}
-	if len(rule.Limits) == 0 && limited {
-		rule.Limits = []descriptors.Limit{{Unlimited: true}}
-	}
-	if n.get("max_delay") != nil {
-		rule.MaxDelay = max(rule.MaxDelay, time.Millisecond)
-	}
-	return rule
 }
 
 func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
@@ -156,6 +134,7 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 		if n.kind == mapping && len(n.fields) == 0 {
 			d.fail(n, "match is empty; remove the key, or name what has to match")
 		}
+		d.incomplete = d.incomplete || n.kind != mapping || d.lost(n, "tiers") || d.lost(n, "endpoints")
 	}
 }
 
@@ -214,6 +193,7 @@ func (d *decoder) penaltyKeys(n *node, to *descriptors.Penalty, required ...stri
 	for _, key := range d.missing(n, required...) {
 		d.fail(n, "this penalty has no %s; add it", key)
 	}
+	fillPenalty(to)
 }
 
 func (d *decoder) multipliers(to *[]int) reader {

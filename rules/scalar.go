@@ -52,16 +52,20 @@ func (d *decoder) text(to *string) reader {
 // could write headers of their own.
 func (d *decoder) name(to *string) reader {
 	return func(n *node) {
-		*to, _ = d.word(n, n.label)
-		d.printable(n)
+		text, _ := d.word(n, n.label)
+		if d.printable(n) {
+			*to = text
+		}
 	}
 }
 
 // printable refuses control characters in text.
-func (d *decoder) printable(n *node) {
-	if n.kind == scalar && strings.ContainsFunc(n.text, unicode.IsControl) {
+func (d *decoder) printable(n *node) bool {
+	control := n.kind == scalar && strings.ContainsFunc(n.text, unicode.IsControl)
+	if control {
 		d.fail(n, "%s has control characters, such as a line break; remove them", n.label)
 	}
+	return !control
 }
 
 // words makes a reader for a list of texts, none of them empty.

@@ -22,13 +22,20 @@ var homes = []struct {
 	{"a limit", []string{"count", "per", "burst", "algorithm"}},
 	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm",
 		"burst"}},
+	{"a rule", []string{"limit", "limits", "scope", "match", "action", "max_delay", "priority", "enabled", "on_failure",
+		"post_paid", "lease", "response", "penalty"}},
 	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric",
 		"share_threshold", "metadata"}},
-	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure",
-		"post_paid", "lease", "response", "penalty"}},
 	{"match", []string{"endpoints", "methods", "users", "tenants", "tiers", "cidrs", "entries"}},
 	{"the top of the file", []string{"charge_denied", "co_locate", "attributes", "costs", "cost_header",
 		"reset_format"}},
+}
+
+// actionForms are how actions are written, which other tools have as keys.
+var actionForms = map[string]string{
+	"throttle": "action: throttle, max_delay: 500ms", "delay": "action: throttle, max_delay: 500ms",
+	"block": "action: block", "deny": "action: block", "allow": "action: allow", "exempt": "action: allow",
+	"log_only": "action: log_only", "shadow": "action: log_only", "dry_run": "action: log_only",
 }
 
 // suggestKey returns what to do about an unknown key: the nearest one that is known here, else the nearest one that
@@ -36,6 +43,9 @@ var homes = []struct {
 func suggestKey(word string, known []string) string {
 	if nearest(word, known) != "" {
 		return suggest(word, known)
+	}
+	if slices.Contains(known, "action") && actionForms[normal(word)] != "" {
+		return "write `" + actionForms[normal(word)] + "`"
 	}
 	for _, h := range homes {
 		near := nearest(word, h.keys)
@@ -56,6 +66,8 @@ var synonyms = map[string][]string{
 	"address": {"ip", "cidrs"}, "remote_address": {"ip", "cidrs"}, "client_ip": {"ip"}, "ips": {"cidrs"},
 	"organization": {"tenant", "tenants"}, "account": {"tenant", "tenants"}, "plan": {"tier", "tiers"},
 	"plans": {"tiers"}, "verbs": {"methods"}, "descriptors": {"entries"}, "headers": {"entries"},
+	"quota": {"limit", "limits"}, "quotas": {"limits", "limit"}, "rate": {"limit"}, "rate_limit": {"limit"},
+	"requests": {"limit", "count"}, "window": {"per"}, "interval": {"per"}, "period": {"per"},
 }
 
 // nearest returns the known word that the word is most likely meant to be, or nothing.

@@ -16,20 +16,17 @@ func (d *decoder) nodes(to *[]descriptors.Node) reader {
 	}
 }
 
-// treeNode reads one descriptor. Where something in it is broken, it keeps only its place in the tree.
+// treeNode reads one descriptor.
 func (d *decoder) treeNode(n *node, to *[]descriptors.Node) {
 	node := descriptors.Node{Pos: d.pos(n)}
 	var children *field
-	whole := d.sound(func() { children = d.leaf(n, &node) })
-	if !whole {
-		node = descriptors.Node{Pos: node.Pos, Key: node.Key, Value: node.Value}
+	if !d.sound(func() { children = d.leaf(n, &node) }) && !d.outlineNode(n, &node) {
+		return
 	}
 	if children != nil {
 		d.nodes(&node.Nodes)(children.value)
 	}
-	if whole || node.Key != "" {
-		*to = append(*to, node)
-	}
+	*to = append(*to, node)
 }
 
 // leaf reads the keys of one descriptor, and returns where its children are. The reference server's keys may be left

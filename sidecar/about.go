@@ -28,6 +28,8 @@ type abouts struct {
 	running sync.WaitGroup
 	known   atomic.Pointer[map[string]aboutServer] // by the server's name
 	wrong   atomic.Pointer[map[string]mistake]     // likewise, of servers that the settings are wrong for
+	denied  atomic.Pointer[denial]
+	wake    chan struct{} // the servers have to be asked now
 }
 
 // all are those that are known.
@@ -83,6 +85,7 @@ func (s *Sidecar) watchAbout(clients []*redis.Client) {
 			clients[0].Guard(func() { next = s.askAbout(ctx, clients) })
 			select {
 			case <-time.After(next):
+			case <-s.counts.abouts.wake:
 			case <-ctx.Done():
 			}
 		}
@@ -102,15 +105,20 @@ func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next t
 			if text := s.mistakeAt(ctx, i, server, one, err); text != "" {
 				next, wrong[name] = aboutRetry, s.noteMistake(name, text, err)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				next, one = aboutRetry, known
-			} else if !there || one != known {
+			case one != known:
 				s.logAbout(name, one)
 			}
 			if err == nil || there {
 				now[name] = one
 			}
 		}
+	}
+	if err := s.counts.abouts.lately(); len(wrong) == 0 && redis.Reason(err) == redis.ReasonNoPerm {
+		text := fmt.Sprintf("REDIS_AUTH: the user of the server lacks rights on it: %v", err)
+		next, wrong["redis"] = aboutRetry, s.noteMistake("redis", text, err)
 	}
 	s.counts.abouts.known.Store(&now)
 	s.counts.abouts.wrong.Store(&wrong)
@@ -127,7 +135,11 @@ func (s *Sidecar) mistakeAt(ctx context.Context, i int, server *redis.Server, ab
 	if err != nil {
 		return mistakeOf(ctx, server, named.Prefix, at.Secured(), err)
 	}
-	return mistaken(named.Prefix, about, at.Kind == settings.Sentinel)
+	text := mistaken(named.Prefix, about, at.Kind == settings.Sentinel)
+	if text == "" && s.counts.abouts.suspect(server.Name()) {
+		text = s.deeperMistake(ctx, i, server, at.Kind, about.mode)
+	}
+	return text
 }
 
 // aboutOf asks a server what it is. Where the user may not ask, nothing is known.

@@ -91,6 +91,8 @@ func (s *Sidecar) rulesNow() admin.InUse {
 func (s *Sidecar) config() admin.ConfigView {
 	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{},
 		Warnings: append([]string{}, s.cfg.Warnings...)}
+	at := s.Addresses()
+	view.Listens = admin.ListensView{GRPC: at.GRPC, HTTP: at.HTTP, Debug: at.Debug, Socket: at.UDS}
 	for _, shown := range s.cfg.Shown() {
 		view.Settings = append(view.Settings, admin.SettingView(shown))
 	}

@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -141,11 +143,12 @@ users:
   carol: {tier: gold}
 `)
 	for _, c := range []struct{ client, want fields }{
-		{fields{"user": "carol"}, fields{"user": "carol", "evidence": "jwt", "authenticated": true}},
-		{fields{"api_key": "k1"}, fields{"user": "ann", "tenant": "acme", "api_key": "k1", "evidence": "api_key",
+		{fields{"user": "carol"}, fields{"user": "carol", "evidence": "named", "authenticated": true}},
+		{fields{"api_key": "k1"}, fields{"user": "ann", "tenant": "acme", "api_key": "k1", "evidence": "named",
 			"authenticated": true}},
 		{fields{"api_key": "of the control", "user": "bob", "tier": "gold"}, fields{"user": "bob", "tier": "gold",
-			"api_key": "of the control", "evidence": "api_key", "authenticated": true}},
+			"api_key": "of the control", "evidence": "named", "authenticated": true,
+			"fault": `the API key "of the control" is not known to the rule file`}},
 	} {
 		got := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/",
 			"client": c.client}})
@@ -154,6 +157,35 @@ users:
 		}
 		if rule := got["verdict"].(fields)["rule"]; rule != "each" {
 			t.Errorf("%v is limited by %v, want each", c.client, rule)
+		}
+	}
+}
+
+// TestExplainSaysWhyAKeyShowsNobody, and the request is decided as one without it.
+func TestExplainSaysWhyAKeyShowsNobody(t *testing.T) {
+	digest := func(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
+	s := begin(t, `
+domain: shop
+identity:
+  order: [api_key, ip]
+  api_keys:
+    header: x-api-key
+    keys:
+      - {id: good, sha256: `+digest("good-key")+`}
+      - {id: old, sha256: `+digest("old-key")+`, expires: 2020-01-01T00:00:00Z}
+      - {id: bad, sha256: `+digest("bad-key")+`, revoked: true}
+rules:
+  - {name: each, scope: user, limit: 6/24h}
+`)
+	for key, want := range map[string]any{
+		"good-key": nil, "": nil, "old-key": "the API key in the header x-api-key has expired",
+		"bad-key": "the API key in the header x-api-key is revoked", "gud-key": "the API key in the header " +
+			"x-api-key is not known",
+	} {
+		got := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/",
+			"headers": fields{"x-api-key": key}}})["client"].(fields)
+		if got["fault"] != want || (got["user"] != nil) != (key == "good-key") {
+			t.Errorf("with %q the client is %v, want the fault %v", key, got, want)
 		}
 	}
 }

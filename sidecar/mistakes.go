@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,7 +23,10 @@ type mistake struct {
 // mistakeOf returns which variable is wrong where a server fails so, or nothing: then it is an outage. prefix begins
 // the names of the variables.
 func mistakeOf(ctx context.Context, server *redis.Server, prefix string, secured bool, err error) string {
+	var none *redis.NoMaster
 	switch why := redis.Reason(err); {
+	case errors.As(err, &none):
+		return fmt.Sprintf("%sURL: %v; write a name that they watch first", prefix, none)
 	case why == redis.ReasonNoAuth && redis.OfSentinel(err):
 		return prefix + "SENTINEL_AUTH: the sentinels want another password, or a password; set it, or " + prefix +
 			"SENTINEL_AUTH_FILE"

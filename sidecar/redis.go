@@ -14,8 +14,9 @@ func (s *Sidecar) openRedis() error {
 	cfg := store.RedisConfig{
 		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.counts.budget.denials,
 		Leases: s.cfg.Store.Leases, Heartbeat: keys.Heartbeat(s.cfg.Store.KeyPrefix),
-		OnError: s.reports.observer.StoreFailed,
+		OnError: s.storeFailed,
 	}
+	s.counts.abouts.wake = make(chan struct{}, 1)
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
 	}

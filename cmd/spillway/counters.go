@@ -84,7 +84,8 @@ func topCounters(s *session, _ []string) {
 				continue
 			}
 			s.line("\n%s", list.title)
-			s.table(rows, columns("COUNT count | ERROR error | WHO :owners | RULE name | DOMAIN domain | KEY key wide"))
+			s.table(rows, columns("COUNT count | ERROR error | WHO :owners | RULE :ruleTitle | DOMAIN domain | KEY "+
+				"key wide"))
 		}
 	})
 }
@@ -125,7 +126,7 @@ func listCounters(s *session, args []string) {
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
 		s.unknown(o)
 		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
-			RULE name | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
+			RULE :ruleTitle | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
 	})
 }
 
@@ -198,7 +199,7 @@ func untilFull(c object) string {
 	after := span(c["reset_after"])
 	switch state := text(c, "state"); {
 	case text(c, "unknown") != "":
-		return text(c, "unknown")
+		return "not known: " + outage(text(c, "unknown"))
 	case state == "ends":
 		return "ends in " + after
 	case state == "fills":

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,9 +19,9 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find what is wired wrong between Envoy, the sidecar and Redis", Args: between(0, 0),
 		Long: `doctor asks Envoy's admin port, and the sidecar, by its readiness also about Redis. It prints one line
-for each thing that is wrong: a filter, route or cluster that is missing in Envoy, a domain without rules, a timeout
-that is too short, calls that fail or were let through, a sidecar that is not ready, what works worse than it should,
-and rules that differ between sidecars.
+for each thing that is wrong: a filter, route or cluster that is missing in Envoy, a cluster that leads to another
+address or port than the sidecar's for gRPC, a domain without rules, a timeout that is too short, calls that fail or
+were let through, a sidecar that is not ready, what works worse than it should, and rules that differ between sidecars.
 
 It exits with 1 if something is wrong.`,
 		Example:           "  spillway doctor\n  spillway doctor --envoy 127.0.0.1:15000 --server 127.0.0.1:9182",
@@ -36,8 +37,9 @@ It exits with 1 if something is wrong.`,
 // doctor collects what is wrong.
 type doctor struct {
 	*session
-	findings []object
-	domains  map[string]bool // with rules; nil: unknown
+	findings  []object
+	domains   map[string]bool // with rules; nil: unknown
+	listening object          // where the sidecar listens; nil: unknown
 }
 
 func diagnose(cmd *cobra.Command, _ []string) error {
@@ -47,6 +49,7 @@ func diagnose(cmd *cobra.Command, _ []string) error {
 	}
 	d := &doctor{session: s}
 	d.checkRules()
+	d.askListening()
 	if at := s.flag("http"); at != "none" {
 		d.checkReadiness(at)
 	}
@@ -96,18 +99,25 @@ func (d *doctor) checkReadiness(at string) {
 		d.wrong("sidecar", "it is not ready: %s", strings.TrimSpace(string(body)))
 		return
 	case err != nil:
-		d.wrong("sidecar", "%v; --http names its HTTP port", err)
+		where := ""
+		if d.listening != nil {
+			where = ", which is " + text(d.listening, "http")
+		}
+		d.wrong("sidecar", "%v; --http names its HTTP port%s", err, where)
 		return
 	}
 	_, list, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(string(body)), ")"), "(degraded: ")
-	for one := range strings.SplitSeq(list, "; ") {
+	for _, one := range strings.Split(troubleBegins.ReplaceAllString(list, "\n$1"), "\n") {
 		if part, what, found := strings.Cut(one, ": "); found {
-			d.wrong(part, "%s", what)
+			d.wrong(part, "%s", outage(what))
 		} else if one != "" {
 			d.wrong("sidecar", "%s", one)
 		}
 	}
 }
+
+// troubleBegins is where one trouble of /readyz ends and the next begins; a text may hold a semicolon, too.
+var troubleBegins = regexp.MustCompile(`; (\w+: )`)
 
 // checkSidecars compares the sidecars that share the store.
 func (d *doctor) checkSidecars() {
@@ -123,7 +133,7 @@ func (d *doctor) checkSidecars() {
 		d.wrong("sidecars", "their rules differ: spillway sidecars list shows which")
 	}
 	for _, s := range objects(o, "sidecars") {
-		if degraded := text(s, "degraded"); degraded != "" && !isTrue(s, "self") {
+		if degraded := outagesOf(s["degraded"]); degraded != "" && !isTrue(s, "self") {
 			d.wrong("sidecars", "%s on %s is degraded: %s", text(s, "id"), text(s, "host"), degraded)
 		}
 	}
@@ -210,7 +220,8 @@ func (d *doctor) checkWiring(at string, config object) {
 			d.wrong("envoy", "the domain %q has no rules in the sidecar: nothing is limited in it", domain)
 		}
 	}
-	for _, wait := range w.waits {
+	slices.Sort(w.waits) // the configuration is in the dump twice
+	for _, wait := range slices.Compact(w.waits) {
 		if length, err := time.ParseDuration(wait); err == nil && length > 0 && length < leastWait {
 			d.wrong("envoy",
 				"a filter waits %v for an answer, of which Redis gets four fifths: set its timeout to %v or more",
@@ -285,15 +296,7 @@ func (d *doctor) checkClusters(at string, w *wiring) {
 		if !speaksHTTP2(c) {
 			d.wrong("envoy", "the cluster %q must have http2_protocol_options: gRPC needs HTTP/2", name)
 		}
-		healthy := 0
-		for _, host := range hosts[name] {
-			if ailment := unhealthy(inner(host, "health_status")); ailment == "" {
-				healthy++
-			}
-		}
-		if healthy == 0 {
-			d.wrong("envoy", "the cluster %q has no healthy host, of %d", name, len(hosts[name]))
-		}
+		d.checkHosts(name, hosts[name])
 	}
 }
 

@@ -79,7 +79,8 @@ func (s *session) requestOf(args []string) object {
 		return object{"http": s.httpRequest("/")}
 	}
 	if isTerminal(s.cmd.InOrStdin()) {
-		s.fail(errors.New("name a PATH, as in spillway explain /search --user ann, or give a RateLimitRequest as JSON on " +
+		s.fail(errors.New("name a PATH, as in spillway explain /search --user ann, or give a RateLimitRequest as " +
+			"JSON on " +
 			"standard input"))
 		return nil
 	}
@@ -126,13 +127,17 @@ func explain(s *session, args []string) {
 	s.print(o, func() {
 		s.painted(s.stated(verdict(o)))
 		if c := inner(o, "client"); c != nil {
-			s.line("client: %s", clientWords(c))
+			s.line("client: %s", s.clientWords(c))
+			if fault := text(c, "fault"); fault != "" {
+				s.painted(s.style(red, plain(fault)))
+			}
 		}
 		s.showAttributes(o)
 		if rows := objects(o, "charges"); len(rows) > 0 {
 			s.line("\ncounters")
 			s.table(rows,
-				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses state | WHO :owners |
+				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses state | WHO `+
+					`:owners |
 				RULE name | KEY key wide`))
 		}
 		if rows := objects(o, "considered"); len(rows) > 0 {
@@ -155,7 +160,7 @@ func (s *session) recall(id string, args []string) {
 		s.painted(s.stated(fmt.Sprintf("%s (%s)", text(o, "outcome"), text(o, "status"))))
 		s.facts(o, columns(`AT at:when | DOMAIN domain | CLIENT :eventClient | REQUEST :eventRequest |
 			RULE :decisionRule | WRITTEN written | LIMIT :decisionLimit | LEFT :decisionLeft | COST cost |
-			RETRY AFTER :retryAfter | REASON reason | DEGRADED degraded | KEY key | SIDECAR sidecar | DOOR door |
+			RETRY AFTER :retryAfter | REASON reason | DEGRADED degraded:outage | KEY key | SIDECAR sidecar | DOOR door |
 			ID id | REQUEST ID request_id`))
 	})
 }
@@ -165,7 +170,7 @@ func decisionRule(d object) string {
 	if scope != "" {
 		scope = ", counted by " + scope
 	}
-	return text(d, "name") + scope
+	return ruleTitle(d) + scope
 }
 
 func decisionLimit(d object) string {
@@ -205,7 +210,7 @@ func verdict(o object) string {
 	d, domain := inner(o, "verdict"), plain(text(o, "domain"))
 	all := fmt.Sprintf("%s (%s)", plain(text(d, "outcome")), text(d, "status"))
 	if rule := text(d, "rule"); rule != "" {
-		all += " by " + plain(rule)
+		all += " by " + plain(ruleWords(rule))
 	}
 	switch {
 	case domain == "":
@@ -222,15 +227,20 @@ func verdict(o object) string {
 		all += ", again in " + span(d["retry_after"])
 	}
 	if degraded := text(d, "degraded"); degraded != "" {
-		all += ", degraded: " + plain(degraded)
+		all += ", degraded: " + plain(outage(degraded))
 	}
 	return all
 }
 
-func clientWords(c object) string {
+// clientWords are who the client is and how that is known.
+func (s *session) clientWords(c object) string {
 	who := names(c, "user", "tenant", "tier", "api_key", "address")
 	if who == "" {
 		return "unknown: neither a peer nor a header shows who it is"
+	}
+	if text(c, "evidence") == "named" {
+		flags := slices.DeleteFunc(slices.Clone(clientFlags), func(name string) bool { return !s.given(name) })
+		return who + ", by --" + strings.Join(flags, " and --")
 	}
 	proof := "not authenticated"
 	if isTrue(c, "authenticated") {
@@ -262,7 +272,7 @@ func chargeLeft(c object) string {
 		all = "not counted"
 	}
 	if degraded := text(c, "degraded"); degraded != "" {
-		all += " (" + degraded + ")"
+		all += " (" + outage(degraded) + ")"
 	}
 	return all
 }

@@ -66,7 +66,11 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "no_limit (200) in shop", "", "explain /search --domain shop --peer 192.0.2.7 --header x=y"},
 		{exitOK, "no_limit (200) in shop", "", "explain --domain shop --header x:y"},
 		{exitUsage, `--header is ":y" and must be 'name: value'`, "", "explain / --header :y"},
-		{exitOK, "client: user ann, by jwt, authenticated", "", "explain --domain shop --user ann"},
+		{exitOK, "client: user ann, by --user\n", "", "explain --domain shop --user ann"},
+		{exitOK, "client: user ann, tier gold, by --user and --tier\n", "", "explain --domain shop --user ann " +
+			"--tier gold"},
+		{exitOK, "by --api-key\nthe API key \"k9\" is not known to the rule file\n", "", "explain --domain shop " +
+			"--api-key k9"},
 		{exitFound, "no counter of user alice in shop has been used: nothing to reset", "", "reset alice"},
 		{exitFound, "no counter of user alice in shop has a cool-down", "", "counters pardon alice"},
 		{exitOK, "user alice, endpoint /search in shop", "", "counters list alice endpoint//search"},

@@ -64,11 +64,15 @@ func (s *session) showLatency(period string, l object) {
 	if l["p50"] == nil || l["p95"] == nil || l["p99"] == nil {
 		return
 	}
-	s.line("decisions %s took p50 %s, p95 %s, p99 %s, by %s", period, milliseconds(l, "p50"), milliseconds(l, "p95"),
-		milliseconds(l, "p99"), counted(int(whole(l, "samples")), "event"))
+	s.line("decisions %s took p50 %s, p95 %s, p99 %s, by %s", period, quantile(l, "p50", 2), quantile(l, "p95", 20),
+		quantile(l, "p99", 100), counted(int(whole(l, "samples")), "event"))
 }
 
-func milliseconds(l object, field string) string {
+// quantile is one of the times, where there are enough events for one to be above it.
+func quantile(l object, field string, least int64) string {
+	if whole(l, "samples") < least {
+		return "–"
+	}
 	n, _ := strconv.ParseFloat(text(l, field), 64)
 	return fmt.Sprintf("%.3g ms", n)
 }

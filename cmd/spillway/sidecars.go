@@ -40,7 +40,7 @@ func degradedNow(s object) string {
 	if s["not_heard_for"] != nil {
 		return "?"
 	}
-	return words(s["degraded"])
+	return outagesOf(s["degraded"])
 }
 
 // unknown prints what an answer lacks because the store does not answer, and why.
@@ -165,7 +165,8 @@ func (s *session) event(data []byte) {
 		s.print(o, nil)
 	default:
 		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-			cmp.Or(eventClient(o), "-"), cmp.Or(plain(text(o, "rule")), "-"), cmp.Or(plain(eventRequest(o)), "-"))
+			cmp.Or(eventClient(o), "-"), cmp.Or(plain(ruleWords(text(o, "rule"))), "-"),
+			cmp.Or(plain(eventRequest(o)), "-"))
 	}
 }
 

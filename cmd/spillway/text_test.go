@@ -34,7 +34,8 @@ func TestAMisspelledCommandIsSuggested(t *testing.T) {
 func TestArgumentsAreCounted(t *testing.T) {
 	for line, says := range map[string]string{
 		"diff one": "the form is spillway diff OLD NEW", "top extra": `"extra" is one argument too many`,
-		"replay": "an argument is missing", "explain /a /b": `"/b" is one argument too many: the form is spillway explain [PATH]`,
+		"replay": "an argument is missing", "explain /a /b": `"/b" is one argument too many: the form is spillway ` +
+			`explain [PATH]`,
 		"users show": "an argument is missing", "keys rotate one": "an argument is missing",
 	} {
 		if got := call("", strings.Fields(line)...); got.code != exitUsage || !strings.Contains(got.errors, says) {
@@ -108,10 +109,11 @@ func TestASidecarThatIsNotHeard(t *testing.T) {
 		"": {"all with the same rules\n", "b          h     r      -       -"},
 	} {
 		server := answering(t, map[string]string{"/v1/sidecars": `{"rules_agree":true,"sidecars":[{` +
-			`"id":"a","self":true,"host":"h","rules":"r","degraded":["redis: dial"]},{"id":"b","host":"h","rules":"r"` + silent +
+			`"id":"a","self":true,"host":"h","rules":"r","degraded":["redis: dial, breaker open","REDIS_TLS: ` +
+			`x"]},{"id":"b","host":"h","rules":"r"` + silent +
 			`}]}`})
 		got := call("", "sidecars", "list", "--server", server)
-		for _, want := range append(wants, "redis: dial") {
+		for _, want := range append(wants, "Redis cannot be reached, failed several times in a row, REDIS_TLS: x") {
 			if !strings.Contains(got.out, want) {
 				t.Errorf("%q is missing:\n%s%s", want, got.out, got.errors)
 			}
@@ -121,8 +123,9 @@ func TestASidecarThatIsNotHeard(t *testing.T) {
 
 // TestBodiesAreRead: an answer of a door is shown with its body, and not in base64.
 func TestBodiesAreRead(t *testing.T) {
-	server := answering(t, map[string]string{"/v1/explain": `{"domain":"d","known":true,"verdict":{"outcome":"refused",` +
-		`"status":429},"answers":{"rls":{"rawBody":"eyJ0eXBlIjoidSJ9"},"ext_authz":{"deniedResponse":{"body":"wait"}}}}`})
+	server := answering(t,
+		map[string]string{"/v1/explain": `{"domain":"d","known":true,"verdict":{"outcome":"refused",` +
+			`"status":429},"answers":{"rls":{"rawBody":"eyJ0eXBlIjoidSJ9"},"ext_authz":{"deniedResponse":{"body":"wait"}}}}`})
 	got := call("", "explain", "/", "--server", server)
 	for _, want := range []string{`{"body":{"type":"u"}}`, `{"deniedResponse":{"body":"wait"}}`} {
 		if !strings.Contains(got.out, want) {
@@ -151,9 +154,65 @@ func TestARefusalIsInWordsOfTheCommand(t *testing.T) {
 	} {
 		status = c.status
 		got := call("", append(strings.Fields("top --server "+server.URL), strings.Fields(c.args)...)...)
-		if got.code != exitServer || !strings.HasPrefix(got.errors, "spillway: ") || !strings.Contains(got.errors, c.want) ||
+		if got.code != exitServer || !strings.HasPrefix(got.errors, "spillway: ") || !strings.Contains(got.errors,
+			c.want) ||
 			strings.Contains(got.errors, "4") && strings.Contains(got.errors, http.StatusText(c.status)) {
 			t.Errorf("%d %s: %+v, want %q", c.status, c.args, got, c.want)
+		}
+	}
+}
+
+// TestAnOutageIsInWords: a table has no word of the metrics, and an unknown text stays.
+func TestAnOutageIsInWords(t *testing.T) {
+	for reason, want := range map[string]string{
+		"dial": "Redis cannot be reached", "timeout, breaker half-open": "Redis does not answer in time, is tried " +
+			"again",
+		"127.0.0.1:1 dial, 127.0.0.1:2 loading": "Redis cannot be reached (127.0.0.1:1), reads its data (127.0.0.1:2)",
+		"something new":                         "something new", "redis is version 6.2, and must be 7": "redis is " +
+			"version 6.2, and must be 7",
+	} {
+		if got := outage(reason); got != want {
+			t.Errorf("%q is %q, want %q", reason, got, want)
+		}
+	}
+	const counter = `{"name":"per-user","rule":"user","limit":{},"left":0,"unknown":"dial","who":[]}`
+	server := answering(t, map[string]string{
+		"/v1/usage": `{"identity":{"user":"a","domain":"d"},"counters":[` + counter + `]}`,
+		"/v1/explain": `{"client":{"user":"a","evidence":"api_key","fault":"the API key in x is not known"},` +
+			`"verdict":{"outcome":"blocked","rule":"~profile","status":403,"degraded":"dial"},` +
+			`"charges":[{"left":-1,"degraded":"breaker"}]}`,
+		"/v1/decision": `{"outcome":"refused","status":429,"rule":"~penalty","name":"penalty","degraded":"timeout"}`,
+		"/v1/top":      `{"sidecars":1,"refused":[{"rule":"~profile","name":"~profile","count":5,"who":[]}]}`,
+	})
+	for line, wants := range map[string][]string{
+		"counters list a": {"not known: Redis cannot be reached"},
+		"explain /": {"by block by an operator", "degraded: Redis cannot be reached", "not counted (Redis failed a " +
+			"moment ago)",
+			"\nthe API key in x is not known\n"},
+		"explain --id 1": {"degraded     Redis does not answer in time", "rule         penalty of the domain"},
+		"top":            {"block by an operator"},
+	} {
+		got := call("", append(strings.Fields(line), "--server", server)...)
+		for _, want := range wants {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("spillway %s: %q is missing:\n%s%s", line, want, got.out, got.errors)
+			}
+		}
+	}
+}
+
+// TestAQuantileNeedsEvents: of one event none is shown, and of a few not the highest.
+func TestAQuantileNeedsEvents(t *testing.T) {
+	for samples, want := range map[string]string{
+		"1": "took p50 –, p95 –, p99 –, by 1 event\n", "20": "took p50 1 ms, p95 2 ms, p99 –, by 20 events\n",
+		"100": "took p50 1 ms, p95 2 ms, p99 3 ms, by 100 events\n",
+	} {
+		server := answering(t,
+			map[string]string{"/v1/domains/d/usage": `{"latency":{"p50":1,"p95":2,"p99":3,"samples":` +
+				samples + `}}`})
+		got := call("", "usage", "list", "--domain", "d", "--control", server)
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%s samples: %q is missing:\n%s%s", samples, want, got.out, got.errors)
 		}
 	}
 }

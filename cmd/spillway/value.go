@@ -165,7 +165,10 @@ var formats = map[string]func(value any) string{
 	"when": when, "span": span, "limit": limit, "limits": limits, "coolDown": coolDown, "orNone": orNone, "orNo": orNo,
 	"blocked": of(blocked), "userBlock": of(userBlock), "keyState": of(keyState), "canariesOf": of(canariesOf),
 	"refusedShare": of(refusedShare), "left": of(left),
-	"untilFull": of(untilFull), "eventClient": of(eventClient),
+	"untilFull": of(untilFull), "ruleTitle": of(ruleTitle), "outage": func(value any) string {
+		return outage(words(value))
+	},
+	"eventClient":  of(eventClient),
 	"eventRequest": of(eventRequest), "decisionRule": of(decisionRule), "decisionLimit": of(decisionLimit),
 	"decisionLeft": of(decisionLeft), "retryAfter": of(retryAfter), "owners": of(owners),
 	"sidecarName": of(sidecarName), "degradedNow": of(degradedNow), "ruleName": of(ruleName),

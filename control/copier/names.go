@@ -27,11 +27,13 @@ var namedUsers = named{
 	missing: `identity IS NULL AND `,
 	list: `SELECT domain, name, NULL::bytea FROM users WHERE %s (domain, name) > ($1, $2) ORDER BY domain, name
 	  LIMIT $3`,
-	update: `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d,
-	  n, i, k)
-	  WHERE t.domain = u.d AND t.name = u.n`,
+	// The kind comes with the names: with a constant, and before the table was analyzed, PostgreSQL scans all users for
+	// each name.
+	update: `UPDATE profiles AS t SET identity = u.i
+	  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d, n, i, k)
+	  WHERE t.domain = u.d AND t.kind = u.k AND t.name = u.n`,
 	names: func(k keys.Names, name string, _ []byte) (string, string) {
-		return k.Identity("user", name), ""
+		return k.Identity("user", name), "user"
 	},
 }
 
@@ -152,13 +154,13 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	    FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS u (domain, identity, at, exceeded)
 	    GROUP BY 1, 2
 	  ), locked AS MATERIALIZED (
-	    SELECT t.domain, t.name, s.at, s.exceeded FROM users AS t JOIN counted AS s USING (domain, identity)
+	    SELECT t.domain, t.kind, t.name, s.at, s.exceeded FROM profiles AS t JOIN counted AS s USING (domain, identity)
 	    WHERE s.exceeded > 0 OR t.last_request_at IS NULL OR t.last_request_at < s.at
 	    ORDER BY t.domain, t.name FOR NO KEY UPDATE OF t
 	  )
-	  UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count +
-	  s.exceeded
-	  FROM locked AS s WHERE t.domain = s.domain AND t.name = s.name`)
+	  UPDATE profiles AS t SET last_request_at = greatest(t.last_request_at, s.at),
+	    exceeded_count = t.exceeded_count + s.exceeded
+	  FROM locked AS s WHERE t.domain = s.domain AND t.kind = s.kind AND t.name = s.name`)
 	if err != nil {
 		return fmt.Errorf("count requests of users: %w", err)
 	}

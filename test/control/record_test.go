@@ -261,7 +261,7 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	s.says(0, "usage show ann --domain api", "this month", "60")
 	s.says(0, "usage show ann --domain api --output json", `"left": 960`)
 	s.says(0, "usage list --domain api --step day", "40 admitted")
-	s.says(0, "usage show u3 --domain api", "decisions this month took p50 0.29 ms", "by 3 events")
+	s.says(0, "usage show u3 --domain api", "decisions this month took p50 0.29 ms, p95 –, p99 –, by 3 events")
 	s.says(0, "usage list --domain api --user u3", "decisions of this time took p50 0.29 ms")
 	s.says(6, "usage show ghost --domain api", `there is no user "ghost"`)
 	s.says(0, "events list --domain api --outcome refused --limit 25", "per-user", "user:u3", "GET /orders", "429")

@@ -119,6 +119,27 @@ ok    testdata/test.yaml:6: fine (requests: 1)
 	}
 }
 
+// TestAnEntryThatTheRulesDoNotRead is named where a request with it fails, with the nearest one that they read.
+func TestAnEntryThatTheRulesDoNotRead(t *testing.T) {
+	for request, want := range map[string]string{
+		"{ times: 3, descriptors: [{ usr: alice }], want: { by: per-user } }": `the rules do not read the entry "usr"; did ` +
+			`you mean "user"?`,
+		"{ descriptors: [{ user: alice, zzz: x }], want: refused }":   `the rules do not read the entry "zzz"`,
+		"{ descriptors: [{ user: alice, path: /x }], want: refused }": "",
+		"{ http: { path: / }, want: refused }":                        "",
+	} {
+		r := result(t, strings.Replace(one(request), "r.yaml", "rules.yaml", 1))
+		if len(r.Tests[0].Failures) != 1 || r.Tests[0].Failures[0].Hint != want {
+			t.Errorf("%s: %+v, want the hint %q", request, r.Tests[0].Failures, want)
+		}
+		var text strings.Builder
+		r.WriteText(&text, false)
+		if strings.Contains(text.String(), "    hint: "+want+"\n") != (want != "") {
+			t.Errorf("%s is reported as:\n%s", request, &text)
+		}
+	}
+}
+
 // TestBadFiles: everything that is wrong is listed at once, with its line.
 func TestBadFiles(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
@@ -148,6 +169,10 @@ func TestBadFiles(t *testing.T) {
 			"t.yaml:4: a refund of 0 hits gives nothing back"},
 		{one("{ descriptors: [[a]], want: admitted }"), "t.yaml:4:25: a descriptor is a mapping"},
 		{one("{ descriptors: [{a: [b]}], want: admitted }"), `t.yaml:4:29: the entry "a" wants a text`},
+		{one("{ descriptors: [{key: user, value: alice}], want: admitted }"),
+			"t.yaml:4:25: an entry is written as its key and its value: {user: alice}"},
+		{one("{ descriptors: [{entries: [{key: user, value: alice}]}], want: admitted }"),
+			`t.yaml:4:35: the entry "entries" wants a text: write the entries themselves, as in {user: alice,`},
 		{one("{ descriptors: {a: b}, want: admitted }"), "t.yaml:4:24: this wants a list, not a mapping"},
 		{"rules: r.yaml\ntests:\n  - start: noon\n    requests: []",
 			`t.yaml:3:12: an instant is like 2026-01-01T00:00:00Z, not "noon"`},

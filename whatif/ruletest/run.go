@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/whatif"
 )
 
@@ -35,7 +37,8 @@ type Failure struct {
 	At      string       `json:"at"`
 	Request string       `json:"request"`
 	Differs []Difference `json:"differs"`
-	Got     string       `json:"got"` // all of it, in words
+	Got     string       `json:"got"`            // all of it, in words
+	Hint    string       `json:"hint,omitempty"` // what may be wrong with the request
 }
 
 // Difference is one thing that differs.
@@ -128,10 +131,29 @@ func (r *runner) send(q *Request) error {
 		failed = true
 		r.result.Failures = append(r.result.Failures, Failure{
 			Line: q.Line, Number: n, Of: q.Times, At: Duration(r.trial.Now().Sub(r.start)).String(),
-			Request: q.describe(), Differs: differs, Got: describe(&r.verdict),
+			Request: q.describe(), Differs: differs, Got: describe(&r.verdict), Hint: r.hint(q),
 		})
 	}
 	return nil
+}
+
+// hint names an entry of the request that the rules do not read, or nothing.
+func (r *runner) hint(q *Request) string {
+	known := r.trial.Load.Set.Domain(r.domain).EntryKeys()
+	wild := slices.ContainsFunc(known, func(key string) bool { return strings.Contains(key, "*") })
+	for _, d := range q.Descriptors {
+		for _, e := range d {
+			if wild || slices.Contains(known, e.Key) {
+				continue
+			}
+			text := fmt.Sprintf("the rules do not read the entry %q", e.Key)
+			if near := rules.Suggest(e.Key, known); strings.HasPrefix(near, "did you mean") {
+				text += "; " + near
+			}
+			return text
+		}
+	}
+	return ""
 }
 
 // request makes what a door would make of it.

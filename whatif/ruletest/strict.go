@@ -223,9 +223,16 @@ func (e *Descriptor) read(d *decoder, n *yaml.Node) {
 	}
 	for i := 0; i < len(n.Content); i += 2 {
 		if n.Content[i+1].Kind != yaml.ScalarNode {
-			d.refuse(n.Content[i+1], "the entry %q wants a text", n.Content[i].Value)
+			hint := ""
+			if n.Content[i].Value == "entries" {
+				hint = ": write the entries themselves, as in {user: alice, path: /search}"
+			}
+			d.refuse(n.Content[i+1], "the entry %q wants a text%s", n.Content[i].Value, hint)
 		}
 		*e = append(*e, Entry{n.Content[i].Value, n.Content[i+1].Value})
+	}
+	if len(*e) == 2 && (*e)[0].Key == "key" && (*e)[1].Key == "value" {
+		d.refuse(n, "an entry is written as its key and its value: {%s: %s}", (*e)[0].Value, (*e)[1].Value)
 	}
 }
 

@@ -32,4 +32,7 @@ func (f *Failure) write(w io.Writer, file string) {
 		fmt.Fprintf(w, "    - %s: %s\n    + %s: %s\n", d.What, d.Want, d.What, d.Got)
 	}
 	fmt.Fprintf(w, "    got: %s\n", f.Got)
+	if f.Hint != "" {
+		fmt.Fprintf(w, "    hint: %s\n", f.Hint)
+	}
 }
