@@ -38,7 +38,7 @@ control where one is named, else the sidecar. A flag names a server, else SPILLW
 the context: spillway context set makes one. Without any, it is on this machine.
 
 Exit codes:
-  0  all is well
+  0  all is well; also where a control has kept a change that is not in force yet, as the last line states
   1  the command found problems, failing tests, differences, a request to refuse, rules that differ between sidecars,
      or nothing to change
   2  wrong arguments, or a file that cannot be read or written
