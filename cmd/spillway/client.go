@@ -119,6 +119,7 @@ type answer struct {
 	object   object          // nil: nothing
 	document json.RawMessage // of the object
 	etag     string
+	force    *force // of a change that a control has made
 }
 
 // parse reads a document. Numbers stay as they are written.
@@ -218,7 +219,7 @@ func (c *client) send(request *http.Request) (*answer, error) {
 		return nil, err
 	}
 	defer got.Body.Close()
-	a := &answer{etag: got.Header.Get("ETag")}
+	a := &answer{etag: got.Header.Get("ETag"), force: forceOf(got.Header)}
 	if got.StatusCode == http.StatusNoContent {
 		return a, nil
 	}

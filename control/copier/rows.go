@@ -53,7 +53,7 @@ func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*
 			sources[i.Sidecar].moved++
 		}
 		s := sampled.at(usageKey{at: at.Unix(), domain: e.Domain, name: e.Identity}, 3600)
-		s.first++
+		s.count++
 		s.latency.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
 		return eventRow(i, place, e, keys[[2]string{e.Domain, e.APIKey}], at), nil
 	}

@@ -283,9 +283,14 @@ CREATE TRIGGER log_change AFTER INSERT OR DELETE ON api_keys FOR EACH ROW
 CREATE TRIGGER log_update AFTER UPDATE OF user_name, name, tier, limits, expires_at, revoked_at ON api_keys FOR EACH ROW
   WHEN (current_setting('spillway.log', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION log_change('key', 'id');
 
+-- A line of the audit that is not in Redis yet leaves its number to its transaction, so that who makes the change can
+-- wait for it.
 -- +goose StatementBegin
 CREATE FUNCTION notify_leader() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  IF TG_TABLE_NAME = 'audit' THEN
+    PERFORM set_config('spillway.changed', NEW.id::text, true);
+  END IF;
   PERFORM pg_notify('spillway', '');
   RETURN NULL;
 END $$;

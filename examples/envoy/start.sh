@@ -121,6 +121,7 @@ Or ask a sidecar yourself:
 
 export SPILLWAY_SERVER=http://127.0.0.1:${debug_ports[0]}
 bin/spillway top --all
+bin/spillway doctor --envoy 127.0.0.1:$admin_port --http 127.0.0.1:${http_ports[0]}
 
 Ctrl-C ends it all.
 TEXT

@@ -144,8 +144,8 @@ func TestDemo(t *testing.T) {
 	t.Run("listens on loopback only", func(t *testing.T) { onLoopback(t, pids) })
 	t.Run("try.sh", d.limits)
 	t.Run("try.sh again", func(t *testing.T) { d.script(t, "try.sh") })
-	t.Run("operate.sh", d.operates)
 	t.Run("outage.sh", d.survives)
+	t.Run("operate.sh", d.operates) // the order of the pages: Redis is empty again
 	t.Run("Envoy reached a sidecar each time", d.noErrors)
 	d.Send(t, syscall.SIGINT)
 	if code := d.Exit(t); code != 0 {

@@ -234,8 +234,9 @@ func (c *cluster) mustApplyAs(t *testing.T, manager string, all ...object) {
 	t.Helper()
 	for _, o := range all {
 		if namespace := o.text("metadata", "namespace"); namespace != "" {
-			must.Do(t, c.apply(object{"apiVersion": "v1", "kind": "Namespace",
-				"metadata": map[string]any{"name": namespace}}))
+			// Under another manager, so that labels stay that an example gives its namespace.
+			must.Do(t, c.applyAs(object{"apiVersion": "v1", "kind": "Namespace",
+				"metadata": map[string]any{"name": namespace}}, "", "reader"))
 		}
 		err := c.applyAs(o, "", manager)
 		if err != nil {
@@ -254,12 +255,12 @@ func (c *cluster) get(t *testing.T, o object) object {
 	return now
 }
 
-// remove deletes objects.
+// remove deletes objects. Without a policy a Job would stay until a controller has left its pods behind.
 func (c *cluster) remove(t *testing.T, all ...object) {
 	t.Helper()
 	for _, o := range all {
 		path := must.Get(c.path(o))(t)
-		_, err := c.call(http.MethodDelete, path+"?gracePeriodSeconds=0", "", nil)
+		_, err := c.call(http.MethodDelete, path+"?gracePeriodSeconds=0&propagationPolicy=Background", "", nil)
 		if err != nil {
 			t.Fatalf("delete %s: %v", o, err)
 		}

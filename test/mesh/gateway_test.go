@@ -86,7 +86,7 @@ func startGateway(t *testing.T, c *cluster, tokens issuer, app http.HandlerFunc)
 	c.mustApply(t, parse(t, strings.ReplaceAll(spillwayEndpoint, "namespace: shop", "namespace: istio-ingress"))...)
 	s := &scene{cluster: c, all: append(gateway, ai...)}
 	startSpillway(t, c, s.kind("Deployment")[0], s.kind("ConfigMap")...)
-	s.proxy = startProxy(t, "router", pod)
+	s.proxy = startProxy(t, bootstrapOf(t, "router", pod))
 	s.proxy.await(t, "envoy.filters.http.jwt_authn")
 	s.proxy.await(t, "spillway.ai")
 	s.proxy.await(t, "outbound|8081||spillway.istio-ingress.svc.cluster.local")

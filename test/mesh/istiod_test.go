@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -19,7 +20,7 @@ var off = []string{"PILOT_ENABLE_METADATA_EXCHANGE=false", "PILOT_ENABLE_ALPN_FI
 	"PILOT_ENABLE_SENDING_HBONE=false", "POD_NAMESPACE=istio-system", "POD_NAME=istiod-0", "CLUSTER_ID=Kubernetes"}
 
 // startIstiod starts Istio's control plane on a cluster, with the mesh configuration of examples/istio.
-func startIstiod(t *testing.T, c *cluster) *servers.Process {
+func startIstiod(t *testing.T, c *cluster, env ...string) *servers.Process {
 	t.Helper()
 	var helm struct {
 		MeshConfig map[string]any `yaml:"meshConfig"`
@@ -33,7 +34,7 @@ func startIstiod(t *testing.T, c *cluster) *servers.Process {
 	cmd := exec.Command(program(t, "istiod", "istiod"), "discovery", "--kubeconfig", c.dir+"/kubeconfig",
 		"--meshConfig", file, "--grpcAddr", "127.0.0.1:15010", "--secureGRPCAddr", "", "--httpsAddr", "",
 		"--httpAddr", "127.0.0.1:15080", "--monitoringAddr", "127.0.0.1:15014", "--namespace", "istio-system")
-	cmd.Env, cmd.Dir = append(os.Environ(), off...), c.dir
+	cmd.Env, cmd.Dir = slices.Concat(os.Environ(), off, env), c.dir
 	istiod := servers.Start(t, cmd)
 	servers.Await(t, "istiod", func() error {
 		answer, err := http.Get("http://127.0.0.1:15080/ready")

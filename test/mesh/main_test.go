@@ -85,6 +85,9 @@ func read(t *testing.T, parts ...string) string {
 // podIP is the address of the workload. All of its network is on loopback, so every other address of it works as well.
 const podIP = "10.1.2.3"
 
+// spillwayIP is the address of Spillway behind its Service.
+const spillwayIP = "10.1.2.4"
+
 // network makes the addresses of the cluster local ones, and the folder of sockets that the containers of a pod share.
 func network(t *testing.T) {
 	t.Helper()

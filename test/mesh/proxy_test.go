@@ -48,13 +48,19 @@ type proxy struct {
 	process *servers.Process
 }
 
-// startProxy starts the Envoy of a pod, as the user of Istio's container. The kind is sidecar or router.
-func startProxy(t *testing.T, kind string, pod object) *proxy {
+// bootstrapOf is that of the Envoy of a pod. The kind is sidecar, router or waypoint.
+func bootstrapOf(t *testing.T, kind string, pod object) string {
 	t.Helper()
 	labels := must.Get(json.Marshal(pod.at("metadata", "labels")))(t)
+	return strings.NewReplacer("(kind)", kind, "(labels)", string(labels), "(address)", podIP,
+		"(namespace)", pod.text("metadata", "namespace"), "(name)", pod.text("metadata", "name")).Replace(bootstrap)
+}
+
+// startProxy starts an Envoy with a bootstrap, as the user of Istio's container.
+func startProxy(t *testing.T, bootstrap string) *proxy {
+	t.Helper()
 	file := filepath.Join(folder(t), "envoy.yaml")
-	write(t, file, strings.NewReplacer("(kind)", kind, "(labels)", string(labels), "(address)", podIP,
-		"(namespace)", pod.text("metadata", "namespace"), "(name)", pod.text("metadata", "name")).Replace(bootstrap))
+	write(t, file, bootstrap)
 	p := &proxy{servers.Start(t, exec.Command("setpriv", "--reuid="+proxyUser, "--regid="+proxyUser, "--clear-groups",
 		servers.EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "warning"))}
 	servers.Await(t, "all that istiod sends to Envoy", func() error {
@@ -197,7 +203,8 @@ func (r request) send() (status int, header http.Header, err error) {
 	for i := 0; i+1 < len(r.header); i += 2 {
 		one.Header[r.header[i]] = []string{r.header[i+1]} // unchanged
 	}
-	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
+	direct := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
+	defer direct.CloseIdleConnections()
 	answer, err := direct.Do(one)
 	if err != nil {
 		return 0, nil, err

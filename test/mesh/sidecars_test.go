@@ -107,7 +107,7 @@ func startSidecar(t *testing.T, c *cluster, file, namespace string, changes ...s
 	}
 	startApp(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	startSpillway(t, c, s.kind("Deployment")[0], s.kind("ConfigMap")...)
-	s.proxy = startProxy(t, "sidecar", pod)
+	s.proxy = startProxy(t, bootstrapOf(t, "sidecar", pod))
 	s.proxy.await(t, "inbound|8080||")
 	intercept(t)
 	return s
