@@ -176,8 +176,10 @@ func (s *session) publishFile(file ruleText) object {
 // confirmed prints what a publication changes for whom, and reports whether it is wanted.
 func (s *session) confirmed(domain string, from, to int64) bool {
 	out := cleaned{to: s.cmd.ErrOrStderr()}
-	if from > 0 {
+	if from > 0 && s.data() {
 		s.diff(domain, from, to).WriteText(out)
+	} else if from > 0 {
+		s.diff(domain, from, to).WriteText(s.out)
 	}
 	switch {
 	case s.err != nil || s.is("draft"):

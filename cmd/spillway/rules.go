@@ -101,6 +101,7 @@ func listRules(s *session, _ []string) {
 		return
 	}
 	rows := s.pages(s.path(), url.Values{})
+	s.doubt(len(rows) == 0)
 	now := s.inForce(s.domain).object
 	s.print(object{"in_force": whole(now, "version"), "versions": rows}, func() {
 		for _, row := range rows {

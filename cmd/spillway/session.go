@@ -208,6 +208,7 @@ func (s *session) parameters(of []option) url.Values {
 	params := url.Values{}
 	for _, o := range of {
 		if value := s.flag(o.flag); value != "" {
+			s.fail(checkWord(o.flag, value))
 			params.Set(o.field(), value)
 		}
 	}

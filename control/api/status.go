@@ -69,9 +69,9 @@ type inErasure struct {
 // auditRequest asks for lines of the audit.
 type auditRequest struct {
 	history
-	Domain string `query:"domain"` // of one domain
-	Kind   string `query:"kind"`   // of what was changed
-	Name   string `query:"name"`   // of what was changed
+	Domain string `query:"domain"`                                           // of one domain
+	Kind   string `query:"kind" one:"rules tier user key tenant ip api_key"` // of what was changed
+	Name   string `query:"name"`                                             // of what was changed
 }
 
 // addRest adds what is about no domain, or several, erasures and loads.

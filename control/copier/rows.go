@@ -13,16 +13,16 @@ import (
 
 // eventColumns are those of the table, in the order of eventRow.
 var eventColumns = []string{
-	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method",
-	"endpoint",
+	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "tenant", "api_key", "ip",
+	"method", "endpoint",
 	"count", "count_limit", "cost", "status", "retry_after", "latency", "region", "weight",
 }
 
 // eventRow is a row of the table. fit has bounded its numbers.
 func eventRow(i *item, place int, e *journal.Event, key string, at time.Time) []any {
 	return []any{
-		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, key, e.IP, e.Method,
-		e.Endpoint,
+		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.Tenant, key, e.IP,
+		e.Method, e.Endpoint,
 		e.Count, e.Limit, e.Cost, int16(e.Status), float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region,
 		int32(e.Weight),
 	}

@@ -379,6 +379,7 @@ CREATE TABLE events (
   latency     real NOT NULL, -- of the decision, in milliseconds
   region      text NOT NULL,
   weight      integer NOT NULL CHECK (weight > 0),
+  tenant      text NOT NULL DEFAULT '', -- tenant:value, of whoever asked
   PRIMARY KEY (at, sidecar, sequence, place)
 ) PARTITION BY RANGE (at);
 
@@ -553,6 +554,7 @@ CREATE TABLE cache_days (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX events_identity ON events (domain, identity, at);
+CREATE INDEX events_tenant ON events (domain, tenant, at) WHERE tenant <> '';
 -- Refusals of a domain by time. It holds all that is asked of many refusals, so that their rows need not be read.
 CREATE INDEX events_refused ON events (domain, at) INCLUDE (identity, method, endpoint, rule)
   WHERE outcome IN ('refused', 'blocked', 'malformed');
