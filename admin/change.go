@@ -39,15 +39,22 @@ func (a *API) change(
 	if err != nil {
 		return nil, a.failed(ctx, action, whom(id), err)
 	}
-	if before != nil && before.Control {
-		warnings = append(warnings, "the control plane keeps this profile, and puts its own back: change it there")
-	}
+	warnings = append(warnings, putBack(action, &id, before)...)
 	answer := &ProfileChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
 		Warnings: warnings}
 	if !dry {
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
 	}
 	return answer, nil
+}
+
+// putBack is a warning where a control may put back what is changed.
+func putBack(action string, id *profiles.Identity, before *profiles.Profile) []string {
+	keeps := id.Kind == profiles.User || id.Kind == profiles.APIKey
+	if action != "tier" || !keeps || before == nil || !before.Control {
+		return nil
+	}
+	return []string{"a control puts back a tier and limits that it has itself: change them there"}
 }
 
 // reachable refuses a change while the store does not answer: it would hold here alone, and be gone with this sidecar.
@@ -76,7 +83,7 @@ func (a *API) claimed(ctx context.Context, action string, id *profiles.Identity)
 		command = fmt.Sprintf("users set %s", id.Text())
 	case action == "unblock":
 		profile, err := a.Profiles.Get(ctx, *id)
-		if err != nil || profile == nil || !profile.Control {
+		if err != nil || !profile.Blocks() || !profile.Control {
 			return err
 		}
 		command = fmt.Sprintf("blocks rm %s/%s", id.Kind, id.Text())

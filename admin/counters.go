@@ -51,6 +51,7 @@ type CounterView struct {
 	Rule       string    `json:"rule"`         // the rule
 	Name       string    `json:"name"`         // what headers call it
 	Who        []Owner   `json:"who"`          // whom it counts
+	Own        bool      `json:"own"`          // it is a limit of its own of whom it counts
 	At         string    `json:"at,omitempty"` // where it is written
 	Scope      string    `json:"scope"`        // what it counts by
 	Key        string    `json:"key"`          // the key of the counter
@@ -61,6 +62,7 @@ type CounterView struct {
 	CoolDown   float64   `json:"cool_down,omitempty"`         // seconds that a penalty still lasts
 	Unknown    string    `json:"unknown,omitempty"`           // why the store did not answer
 	Share      bool      `json:"share,omitempty"`             // left is what this sidecar's own share holds
+	Idle       string    `json:"idle,omitempty"`              // why no request of the identity spends from it
 }
 
 // Owner is one of whom or what a counter counts, such as a user or an endpoint.
@@ -181,9 +183,10 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter, mayLag b
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
-			Rule: e.Rule, Name: e.Title(), Who: owners(e, asked[i].Key), At: live.Place(e.At()), Scope: e.Scope,
-			Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
+			Rule: e.Rule, Name: e.Title(), Who: owners(e, asked[i].Key), Own: e.Account != "",
+			At: live.Place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
 			State: stateOf(&asked[i].Limit, d.Remaining), ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
+			Idle: counters[i].Idle,
 		}
 		if d.Reason != "" {
 			a.lookHere(ctx, &counters[i], &view)

@@ -46,7 +46,8 @@ type Span string
 
 // Schema describes it.
 func (*Span) Schema() *httpapi.Schema {
-	return &httpapi.Schema{Type: "string", Pattern: profiles.SpanPattern}
+	return &httpapi.Schema{Type: "string", Pattern: profiles.SpanPattern,
+		Description: "A whole number and one unit, such as 10m, 1h or 7d."}
 }
 
 // BlockRequest asks to refuse all requests of an identity.

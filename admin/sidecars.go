@@ -106,6 +106,7 @@ type TopKey struct {
 	live.Ranked
 	Name string  `json:"name"` // what headers call the rule
 	Who  []Owner `json:"who"`  // whom it counts
+	Own  bool    `json:"own"`  // it is a limit of its own of whom it counts
 }
 
 // TopOfAll is the rankings of all sidecars, the names of those that did not answer, and what is not known.
@@ -150,8 +151,10 @@ func (a *API) named(list []live.Ranked) []TopKey {
 		key := TopKey{Ranked: one, Name: one.Rule, Who: []Owner{}}
 		if set != nil {
 			if _, c, found := set.CounterOf(one.Key); found {
+				key.Own = c.Effect.Account != ""
 				key.Name, key.Who = c.Effect.Title(), owners(c.Effect, one.Key)
 			} else if strings.Contains(one.Key, ":~"+one.Rule+":") {
+				key.Own = true
 				key.Who = owners(&descriptors.Effect{}, one.Key)
 			}
 		}

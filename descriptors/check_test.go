@@ -300,6 +300,23 @@ func TestPenaltyWithinBounds(t *testing.T) {
 	}
 }
 
+// TestProblemsThatNoLineHas are those of what the lines of the other tests cannot express.
+func TestProblemsThatNoLineHas(t *testing.T) {
+	oneLimit := []Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Second}}}
+	r := Rule{Name: "a", Scope: ScopeUser, HasScope: true, Limits: oneLimit}
+	for want, change := range map[string]func(){
+		"warning: an entry with an empty key": func() { r.Match.Entries = map[string]string{"": "x"} },
+		"error: throttles, which needs algorithm: token_bucket, not fixed_window": func() {
+			r.Match.Entries, r.Action, r.MaxDelay = nil, Throttle, time.Second
+		},
+	} {
+		before := r
+		change()
+		wants(t, problems(t, func(d *Domain) { d.Rules = []Rule{r} }), want)
+		r = before
+	}
+}
+
 // TestAllProblemsAtOnce: one mistake does not hide the next, and each has its place.
 func TestAllProblemsAtOnce(t *testing.T) {
 	at := func(line int) Pos { return Pos{"shop.yaml", line, 3} }

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ type Counter struct {
 	Domain string
 	Effect *Effect
 	Charge limit.Charge // a question about what is left
+	Idle   string       // why no request of the holder spends from it; empty: one may
 }
 
 // Unlisted is a rule that counts by the holder and by something that is not given.
@@ -34,6 +36,9 @@ type holders struct {
 	found    []Counter
 	unlisted []Unlisted
 	seen     map[string]bool
+	idle     string                   // of the counters that are added
+	beaten   map[*compiledRule]string // limits of the holder's own that a rule takes the place of, with the reason
+	who      [3]string                // user, tenant and tier, as far as they are known
 }
 
 // whoScopes are the scopes that identify who asks.
@@ -43,7 +48,7 @@ const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 // would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
 // scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Profiles) (found []Counter, unlisted []Unlisted) {
-	h := &holders{domain: d, seen: map[string]bool{}}
+	h := &holders{domain: d, seen: map[string]bool{}, beaten: map[*compiledRule]string{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
 	s.attrs.text = [attrCount]string{
@@ -53,16 +58,20 @@ func (d *CompiledDomain) Counters(of Holder, known *Profiles) (found []Counter, 
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	s.attrs.setClient()
 	h.have = s.attrs.scope()
+	if known == nil {
+		known = &Profiles{}
+	}
+	h.who = [...]string{of.User, of.Tenant, cmp.Or(of.Tier, profileTier(known.APIKey), profileTier(known.User),
+		d.users[of.User].tier)}
 	h.by = h.have & whoScopes
 	for number := range d.index.groups {
 		if number == d.blocks || number == d.allows || number == d.costs {
 			continue
 		}
-		for _, c := range d.index.groups[number].all {
-			h.addRule(c.rule, c.pattern)
-		}
+		h.addGroup(number, h.ownOf(number, of, known))
 	}
 	h.addOwn(of, known)
+	h.idle = ""
 	if d.gate != nil && h.have&ScopeClient != 0 {
 		h.addGate()
 	}
@@ -116,16 +125,13 @@ func (h *holders) addLimits(r *compiledRule, head string) {
 func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	if !h.seen[c.Key] {
 		h.seen[c.Key] = true
-		h.found = append(h.found, Counter{h.domain.Name, e, c})
+		h.found = append(h.found, Counter{h.domain.Name, e, c, h.idle})
 	}
 }
 
 // addOwn adds the limits that the holder has of its own, by the rule file and by profiles.
 func (h *holders) addOwn(of Holder, known *Profiles) {
 	d := h.domain
-	if known == nil {
-		known = &Profiles{}
-	}
 	for _, own := range []*compiledRule{
 		d.profileOwn(known.Tenant), d.profileOwn(known.User), d.profileOwn(known.APIKey),
 		d.tenants[of.Tenant].own, d.users[of.User].own, d.clientKeys[of.APIKey].own,
@@ -133,6 +139,7 @@ func (h *holders) addOwn(of Holder, known *Profiles) {
 		if own == nil {
 			continue
 		}
+		h.idle = h.beaten[own]
 		if own.clientKey != "" {
 			h.match.scratch.attrs.text[attrUser] = of.APIKey
 		}
@@ -215,7 +222,7 @@ func (s *Set) CounterOf(key string) (domain string, c Counter, found bool) {
 				return
 			}
 			longest, domain, found = len(tail), name, true
-			c = Counter{name, r, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek}}
+			c = Counter{Domain: name, Effect: r, Charge: limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek}}
 			if p != nil {
 				c.Charge.Penalty, c.Charge.PenaltyKey = p, strings.TrimSuffix(key, tail)+penalty
 			}

@@ -25,6 +25,8 @@ type Config struct {
 	Problem      func(error) *Problem // of an error that is not a *Problem
 	Sources      []fs.FS              // Go files whose comments describe the types
 	Log          *slog.Logger         // gets a line for each change; nil: operations log themselves
+	// runs each change, and may add to the header of its answer; nil: it runs as it is
+	Around func(ctx context.Context, answer http.Header, change func(context.Context) error) error
 }
 
 // API is operations, each a method of a path. Add adds to them before Handler is called.
@@ -184,9 +186,11 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, c Caller, o *operation
 	var out any
 	in, wrong := o.in.read(r, &a.schemas)
 	if wrong == nil {
-		var err error
-		out, err = o.serve(context.WithValue(ctx, callerKey{}, c), in, w)
-		wrong = a.problem(err)
+		serve := func(ctx context.Context) (err error) {
+			out, err = o.serve(ctx, in, w)
+			return err
+		}
+		wrong = a.problem(a.around(context.WithValue(ctx, callerKey{}, c), o, w.Header(), serve))
 	}
 	switch {
 	case wrong != nil:
@@ -209,6 +213,14 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, c Caller, o *operation
 		status = http.StatusCreated
 	}
 	WriteJSON(w, status, out)
+}
+
+// around runs an operation.
+func (a *API) around(ctx context.Context, o *operation, answer http.Header, serve func(context.Context) error) error {
+	if a.Around == nil || o.Method == http.MethodGet {
+		return serve(ctx)
+	}
+	return a.Around(ctx, answer, serve)
 }
 
 // logChange logs that a caller has changed something.

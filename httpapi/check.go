@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -72,7 +73,7 @@ func (c *checker) kind(name string, s *Schema, kind string) bool {
 	if s.Type == "" || s.Type == kind {
 		return true
 	}
-	c.fail(name, "must be of the type %s", s.Type)
+	c.fail(name, "must be %s", kinds[s.Type])
 	return false
 }
 
@@ -174,11 +175,40 @@ func (c *checker) text(name, text string, s *Schema) {
 	case !utf8.ValidString(text):
 		c.fail(name, "must be UTF-8")
 	case !matches(s.Pattern, text):
-		c.fail(name, "%q must match %s (%s)", text, s.Pattern, strings.TrimSuffix(s.Description, "."))
+		c.fail(name, "%q must %s", text, s.pattern())
 	case !formatted(text, s.Format):
-		c.fail(name, "%q must be a %s", text, s.Format)
+		c.fail(name, "%q must be %s", text, formats[s.Format])
 	}
 }
+
+// pattern is the pattern in words, where it has any.
+func (s *Schema) pattern() string {
+	about := strings.TrimSuffix(cmp.Or(s.Description, s.about), ".")
+	switch {
+	case s.Pattern == noNUL:
+		return "not have the character NUL"
+	case s.Pattern == "^[^/]":
+		return "not begin with /: that looks like a path"
+	case about != "":
+		return "be " + strings.ToLower(about[:1]) + about[1:]
+	}
+	return "match " + s.Pattern
+}
+
+// noNUL is the pattern of texts that a database can keep.
+const noNUL = `^[^\x00]*$`
+
+// formats are formats in words, and kinds those of types.
+var (
+	formats = map[string]string{
+		"date-time": "a time such as 2026-11-30T12:00:00Z", "date": "a day such as 2026-11-30",
+		"ipv4": "an address such as 192.0.2.7", "ipv6": "an address such as 2001:db8::7",
+	}
+	kinds = map[string]string{
+		"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text",
+		"array": "a list", "object": "an object",
+	}
+)
 
 // formatted reports whether a text has a format.
 func formatted(text, format string) bool {

@@ -69,6 +69,7 @@ func (a *API) inputOf(t reflect.Type, op *Op) *input {
 				Name: name, In: where, Required: option == "required" || where == "path", field: f.Index,
 				Description: a.schemas.comments[ownerOf(t, f)+"."+f.Name], Schema: a.schemas.field(f, sent),
 			}
+			p.Schema.about = p.Description
 			p.Schema.setDefault(f.Tag.Get("or"))
 			in.parameters = append(in.parameters, p)
 			if where == "path" && !strings.Contains(strings.ReplaceAll(op.Path, "...}", "}"), "{"+name+"}") {

@@ -46,6 +46,18 @@ func Cannot(format string, args ...any) *Problem {
 	return NewProblem(http.StatusUnprocessableEntity, format, args...)
 }
 
+// words is what is wrong, for people: a part of a body goes by its own name.
+func (f *Field) words() string {
+	where, name, _ := strings.Cut(f.Name, ".")
+	switch {
+	case where == "query":
+		return "the parameter " + name + " " + f.Detail
+	case name != "":
+		return name + " " + f.Detail
+	}
+	return f.Name + " " + f.Detail
+}
+
 // badFields is one problem with all parts of a request that are wrong; nil for none.
 func badFields(wrong []Field) *Problem {
 	if len(wrong) == 0 {
@@ -53,7 +65,7 @@ func badFields(wrong []Field) *Problem {
 	}
 	var details []string
 	for _, f := range wrong {
-		details = append(details, f.Name+" "+f.Detail)
+		details = append(details, f.words())
 	}
 	p := Bad("%s", strings.Join(details, "; "))
 	p.Errors = wrong

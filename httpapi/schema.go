@@ -34,6 +34,8 @@ type Schema struct {
 	Additional any       `json:"additionalProperties,omitempty"`
 	OneOf      []*Schema `json:"oneOf,omitempty"`
 	AnyOf      []*Schema `json:"anyOf,omitempty"`
+
+	about string // of a parameter
 }
 
 // SchemaOf reads a schema from its text, which is part of the program.
@@ -124,7 +126,7 @@ func (all *schemas) text(as use) *Schema {
 	if as == sent {
 		s.MinLength = 1
 		if !all.nul {
-			s.Pattern = `^[^\x00]*$`
+			s.Pattern = noNUL
 		}
 	}
 	return s

@@ -188,10 +188,11 @@ func (s *eventSource) addEvent(w *writer, m *mark) {
 	s.row = Event{
 		At: m.at, Domain: of(textDomain), Outcome: outcomeWord(m.outcome), Rule: of(textRule),
 		Identity: w.names.of(m.kind, s.events.of(m, textIdentity)),
+		Tenant:   w.names.of(Tenant, s.events.of(m, textTenant)),
 		APIKey:   w.names.key(s.events.of(m, textAPIKey), m.keyID),
 		IP:       w.names.bare(Address, s.events.of(m, textIP)), Method: of(textMethod), Endpoint: of(textEndpoint),
 		Count: m.count, Limit: m.limit, Cost: m.cost, Status: int(m.status), RetryAfter: max(m.retryAfter, 0).Seconds(),
-		Latency: m.latency.Microseconds(), Weight: m.weight,
+		Latency: m.latency.Microseconds(), Weight: int64(m.weight),
 	}
 	w.add(singleEvents, &s.row)
 }

@@ -7,6 +7,7 @@ const (
 	textDomain = iota
 	textRule
 	textIdentity
+	textTenant
 	textAPIKey
 	textIP
 	textMethod
@@ -16,15 +17,16 @@ const (
 
 // mark is an event without its texts, which are in the list, one after the other.
 type mark struct {
-	at                         int64 // in microseconds
-	count, limit, cost, weight int64
-	retryAfter, latency        time.Duration
-	text                       uint32        // where its texts begin
-	ends                       [texts]uint16 // of the texts, from there
-	status                     uint16
-	outcome                    uint8
-	kind                       Kind
-	keyID                      bool // the text of the API key is known to be its id
+	at                  int64 // in microseconds
+	count, limit, cost  int64
+	retryAfter, latency time.Duration
+	text                uint32 // where its texts begin
+	weight              uint32
+	ends                [texts]uint16 // of the texts, from there
+	status              uint16
+	outcome             uint8
+	kind                Kind
+	keyID               bool // the text of the API key is known to be its id
 }
 
 const markBytes = 80
@@ -51,13 +53,13 @@ func (e *events) add(d *Decided) (added, half bool) {
 	o := d.Event
 	all := [texts]string{
 		textDomain: cut(d.Domain, maxName), textRule: cut(d.Rule, maxName), textIdentity: Short(d.Identity),
-		textAPIKey: Short(d.Key), textIP: cut(o.IP, maxShort), textMethod: cut(o.Method, maxShort),
-		textEndpoint: cut(d.Endpoint, maxEndpoint),
+		textTenant: Short(d.Tenant), textAPIKey: Short(d.Key), textIP: cut(o.IP, maxShort),
+		textMethod: cut(o.Method, maxShort), textEndpoint: cut(d.Endpoint, maxEndpoint),
 	}
 	m := mark{
-		at: d.At.UnixMicro(), count: o.Count, limit: o.Limit, cost: d.Cost, weight: o.Weight, retryAfter: o.RetryAfter,
-		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind, keyID: o.KeyID,
-		text: uint32(len(e.text)),
+		at: d.At.UnixMicro(), count: o.Count, limit: o.Limit, cost: d.Cost, weight: uint32(o.Weight),
+		retryAfter: o.RetryAfter, latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome),
+		kind: d.Kind, keyID: o.KeyID, text: uint32(len(e.text)),
 	}
 	need := 0
 	for i := range all {

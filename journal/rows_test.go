@@ -37,10 +37,9 @@ func someRows() *journal.Rows {
 		Caches: []journal.Row{{Minute: 29_000_000, Name: "profiles", Hits: 3, Misses: 1}},
 		Events: []journal.Event{
 			{
-				At: 1, Domain: "shop", Outcome: "refused", Rule: "reads", Identity: "user:ann", APIKey: "spw_ABCDEF",
-				IP: "192.0.2.7", Method: "GET", Endpoint: "/items", Count: 5, Limit: 6, Cost: 7, Status: 429,
-				RetryAfter: 0.25,
-				Latency:    8, Weight: 1,
+				At: 1, Domain: "shop", Outcome: "refused", Rule: "reads", Identity: "user:ann", Tenant: "tenant:acme",
+				APIKey: "spw_ABCDEF", IP: "192.0.2.7", Method: "GET", Endpoint: "/items", Count: 5, Limit: 6, Cost: 7,
+				Status: 429, RetryAfter: 0.25, Latency: 8, Weight: 1,
 			},
 			{At: 2, Weight: 100},
 		},

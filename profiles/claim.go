@@ -12,8 +12,9 @@ import (
 // sidecars.
 const claimFor = 30 * time.Second
 
-// TakenKey names the key in Redis of the identities whose blocks sidecars have changed, for a control to take over.
-const TakenKey = "taken"
+// TakenKey names the key in Redis of a domain's identities whose blocks sidecars have changed, for a control to take
+// over. It is a sorted set: the score of each is when it was noted last, in µs since the epoch.
+func TakenKey(domain string) string { return "taken:" + domain }
 
 // Claim notes for a while which domains the control plane keeps the profiles of.
 func (p *Store) Claim(ctx context.Context, domains []string) error {

@@ -31,16 +31,6 @@ type Swap struct {
 	Profile  *Profile // nil: none
 }
 
-// Differs reports whether Redis has to be changed. A profile of an operator, which the control plane does not keep,
-// stays where there has to be none.
-func (s *Swap) Differs() bool {
-	if s.Profile == nil {
-		return s.Was != "" && s.Was != removedText && !operators(s.Was)
-	}
-	text, err := s.text()
-	return err != nil || s.Was != text
-}
-
 // Taken returns the profile in Redis of which the database has to take over the block, or its end; nil: none.
 func (s *Swap) Taken() *Profile {
 	r := new(Profile)
@@ -50,25 +40,45 @@ func (s *Swap) Taken() *Profile {
 	return r
 }
 
-// Settle makes the swap one of a profile whose block was taken over: what else an operator has changed stays, where the
-// control plane does not keep the profile.
-func (s *Swap) Settle(taken *Profile) {
-	rest := *taken
-	rest.Taken = false
-	if rest.Block != nil && !rest.Block.Lifted {
-		rest.Block = nil
+// Merge adds to the profile what an operator has set at a sidecar, and the database does not keep. It reports whether
+// Redis has to be changed.
+func (s *Swap) Merge() bool {
+	var was Profile
+	text, err := s.text()
+	switch {
+	case s.Was == "":
+		return s.Profile != nil
+	case s.Was == text:
+		return false
+	case err != nil || json.Unmarshal([]byte(s.Was), &was) != nil:
+		return true
+	case s.Profile == nil && !was.Control && !was.Taken && !was.empty(): // all of it is an operator's
+		return false
 	}
-	if s.Profile == nil && !rest.Control && !rest.empty() {
-		s.Profile = &rest
-	}
+	s.Profile = was.beside(s.Profile)
+	text, err = s.text()
+	return err != nil || s.Was != text
 }
 
-// Operators reports whether Redis has a profile that an operator made, and the control plane does not keep.
-func (s *Swap) Operators() bool { return operators(s.Was) }
-
-func operators(text string) bool {
-	var r Profile
-	return text != "" && json.Unmarshal([]byte(text), &r) == nil && !r.Control && !r.empty()
+// beside is the profile that the database has, nil for none, with what an operator has set in r. A tier or limits of the
+// database take the place of an operator's.
+func (r *Profile) beside(kept *Profile) *Profile {
+	all := Profile{By: r.By, At: r.At}
+	if kept != nil {
+		all = *kept
+	}
+	all.Note = r.Note
+	if all.Block == nil && !r.Blocks() {
+		all.Block = r.Block
+	}
+	if !all.limits() && (r.Operator || !r.Control) {
+		all.Tier, all.Limits = r.Tier, r.Limits
+		all.Operator = all.Control && all.limits()
+	}
+	if all.empty() {
+		return nil
+	}
+	return &all
 }
 
 // text is the profile as Redis keeps it.

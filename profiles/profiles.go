@@ -86,6 +86,8 @@ type Profile struct {
 
 	Key     *Key `json:"key,omitempty"`     // of Secret: whose key it is
 	Control bool `json:"control,omitempty"` // the control plane keeps the profile, and puts its own back
+	// of a profile that the control plane keeps: the tier and limits are an operator's, and stay while it has none
+	Operator bool `json:"operator,omitempty"`
 	// a sidecar has changed the block while no control ran: the next one takes the block, or its end, over
 	Taken bool `json:"taken,omitempty"`
 }
@@ -122,6 +124,12 @@ type Limit struct {
 func (r *Profile) empty() bool {
 	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == "" && r.Key == nil
 }
+
+// Blocks reports whether a profile, nil for none, has a block, and not the end of one of the rules.
+func (r *Profile) Blocks() bool { return r != nil && r.Block != nil && !r.Block.Lifted }
+
+// limits reports whether a profile has a tier, or limits of its own.
+func (r *Profile) limits() bool { return r.Tier != "" || len(r.Limits) > 0 }
 
 // takenFor is how long the end of a block waits for a control that takes it over.
 const takenFor = 30 * 24 * time.Hour

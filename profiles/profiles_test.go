@@ -105,6 +105,24 @@ func TestAChangeIsSeenByEveryStore(t *testing.T) {
 	expectTier(t, fresh, "bob", "none")
 }
 
+// TestATierBesideABlockOfTheControlIsAnOperators changes profiles that a control keeps: where that is about the tier or
+// limits, the profile names them an operator's, so that the control leaves them there.
+func TestATierBesideABlockOfTheControlIsAnOperators(t *testing.T) {
+	all := &stores{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	for name, changed := range map[string]func(r *Profile){
+		"tier":   func(r *Profile) { r.Tier = "gold" },
+		"limits": func(r *Profile) { r.Limits = []Limit{{Count: 1, Per: 1}} },
+		"note":   func(r *Profile) { r.Note = "vip" }, "block": func(r *Profile) { r.Block = &Block{Reason: "more"} },
+	} {
+		all.redis.Do(t, "SET", "rec:user:alice", `{"block":{"reason":"abuse"},"tier":"silver","control":true}`)
+		_, after, err := b.Change(t.Context(), user("alice"), "tester", changed)
+		if err != nil || after.Operator != (name == "tier" || name == "limits") {
+			t.Errorf("after a change of the %s the profile is %+v (%v)", name, after, err)
+		}
+	}
+}
+
 func TestALostMessageCostsOneCacheLifeAtMost(t *testing.T) {
 	all := &stores{redis: servers.StartRedis(t)}
 	one, other := all.open(t, 0), all.open(t, 0)
@@ -287,7 +305,7 @@ func mend(t *testing.T, b *Store, wanted []Swap) int {
 	var differ []Swap
 	for i, s := range wanted {
 		s.Was = had[i]
-		if s.Differs() {
+		if s.Merge() {
 			differ, written = append(differ, s), append(written, s.Identity)
 		}
 	}

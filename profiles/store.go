@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -233,10 +234,12 @@ func (p *Store) edit(was *Profile, by string, change func(*Profile)) *Profile {
 	if was != nil {
 		r = *was
 	}
+	kept, tier, limits := r.Control, r.Tier, r.Limits
 	change(&r)
 	if r.empty() {
 		return nil
 	}
+	r.Operator = r.Operator || kept && (r.Tier != tier || !slices.Equal(r.Limits, limits))
 	r.By, r.At = by, p.cfg.Now().UTC().Truncate(time.Second)
 	return &r
 }

@@ -115,12 +115,12 @@ func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
 		"burst":     func(n *node) { burst = n; d.number(&to.Burst, 0, limit.MaxCount)(n) },
 		"algorithm": func(n *node) { algorithm = n; choice(d, &to.Algorithm, algorithms)(n) },
 	})
+	advice := map[string]string{"count": "this limit has no count; add `count: 100`, say",
+		"per": "this limit has no window; add `per: 1m`, say"}
 	for _, key := range d.missing(n, "count", "per") {
-		if key == "count" {
-			d.fail(n, "this limit has no count; add `count: 100`, say")
-			continue
+		if !d.lost(n, key) {
+			d.fail(n, "%s", advice[key])
 		}
-		d.fail(n, "this limit has no window; add `per: 1m`, say")
 	}
 	d.calendar(algorithm, to)
 	d.burst(burst, to)

@@ -88,7 +88,8 @@ func TestTiers(t *testing.T) {
 		"by tier":    {pro + "  - { name: b, scope: tier, limit: 5/1m }\nusers: { ann: { tier: gold } }\n", nil},
 		"no rule names any": {"rules: [{ name: a, scope: user, limit: 5/1m }]\nusers: { ann: { tier: gold } }\n",
 			[]string{
-				`3:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; no rule has ` +
+				`3:10: warning: "ann" has the tier "gold", which no rule names, so the tier has no effect; no rule ` +
+					`has ` +
 					"`match: { tiers: [...] }`"}},
 		"a slip of a key": {pro + strings.Replace(identity, "tier: free", "tier: prro", 1), []string{
 			`3:5: warning: rule "a" is about the tier "pro", which no user, tenant or API key of the file has; ` +
@@ -127,6 +128,23 @@ func TestTiers(t *testing.T) {
 		load := new(Files).compile([]source{{path: "a.yaml", text: []byte("domain: d\n" + c.text)}}, nil)
 		if diff := cmp.Diff(c.want, brief(load.Problems)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestAPenaltyIsReportedOnce: what a penalty lacks is not out of its range as well.
+func TestAPenaltyIsReportedOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"penalty: { threshold: 5 }\nrules: [{ name: a, scope: ip, limit: 5/1m }]\n": "2:10: this penalty has no " +
+			"cool_down; " +
+			"add it",
+		"rules:\n  - { name: a, scope: ip, limit: 5/1m, penalty: { threshold: 0, detection_window: 1m, cool_down: " +
+			"1m } }\n": "" +
+			"3:62: threshold is 0; it must be between 1 and 1000",
+	} {
+		load := new(Files).compile([]source{{path: "a.yaml", text: []byte("domain: d\n" + text)}}, nil)
+		if diff := cmp.Diff([]string{want}, brief(load.Problems)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,5 +188,27 @@ rules:
 		if got["fault"] != want || (got["user"] != nil) != (key == "good-key") {
 			t.Errorf("with %q the client is %v, want the fault %v", key, got, want)
 		}
+	}
+}
+
+// TestARuleHasOnePlace: an explanation, the list of rules and a counter name the line where the rule begins.
+func TestARuleHasOnePlace(t *testing.T) {
+	s := begin(t, `
+domain: shop
+rules:
+  - name: each
+    scope: user
+
+    limit: 6/24h
+`)
+	request := fields{"domain": "shop", "method": "GET", "path": "/", "client": fields{"user": "ann"}}
+	first := func(answer fields, list string) fields { return answer[list].([]any)[0].(fields) }
+	explained := first(s.operate(t, "/v1/explain", fields{"http": request}), "considered")["at"]
+	_, listed := s.call(t, "GET", "/v1/rules", nil)
+	_, used := s.call(t, "GET", "/v1/usage?user=ann&domain=shop", nil)
+	domain, counter := first(listed, "domains"), first(used, "counters")
+	want := explained.(string)
+	if !strings.HasSuffix(want, ":4") || first(domain, "limits")["at"] != want || counter["at"] != want {
+		t.Errorf("the rule is at %v, %v and %v, want :4 everywhere", want, first(domain, "limits")["at"], counter["at"])
 	}
 }

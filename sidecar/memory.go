@@ -25,15 +25,24 @@ const (
 
 // budget is how many bytes each thing may take that clients can fill.
 type budget struct {
-	counters int64 // the memory store, also for shares
-	denials  int64 // spent counters remembered in front of Redis
-	reserved int64 // what post-paid requests took in advance
-	tokens   int64 // what tokens yielded
-	profiles int64 // what is known about identities beside the rules
-	messages int64 // large requests that are being answered
-	peers    int64 // connections of all listeners, with what is unfinished
-	rules    int64 // the rules of a management server, estimated; twice as much while they change
-	response int64 // one response of it
+	counters  int64 // the memory store, also for shares
+	denials   int64 // spent counters remembered in front of Redis
+	reserved  int64 // what post-paid requests took in advance
+	tokens    int64 // what tokens yielded
+	profiles  int64 // what is known about identities beside the rules
+	decisions int64 // refusals and degraded decisions that are kept
+	messages  int64 // large requests that are being answered
+	peers     int64 // connections of all listeners, with what is unfinished
+	rules     int64 // the rules of a management server, estimated; twice as much while they change
+	response  int64 // one response of it
+}
+
+// decisionBytes is one decision that is kept, as ADMIN_DECISIONS counts.
+const decisionBytes = 1 << 10
+
+// keptDecisions is how many decisions are kept of those that the settings ask for.
+func (b *budget) keptDecisions(asked int) int {
+	return int(min(int64(asked), b.decisions/decisionBytes))
 }
 
 // leastResponse is the response of a management server that is taken on the smallest machine.
@@ -54,7 +63,7 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	}
 	return budget{
 		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, profiles: limit / 64,
-		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8,
+		decisions: limit / 32, messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8,
 		response: max(leastResponse, limit/32),
 	}
 }

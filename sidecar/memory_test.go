@@ -109,9 +109,26 @@ func TestCachesShareTheMemoryLimit(t *testing.T) {
 		if b.counters != c.limit/5 {
 			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
 		}
-		all := b.counters + b.denials + b.reserved + b.tokens + b.messages + b.peers
-		if all > c.limit*3/5 || min(b.denials, b.reserved, b.tokens, b.messages, b.peers) < 1 {
+		all := b.counters + b.denials + b.reserved + b.tokens + b.profiles + b.decisions + b.messages + b.peers
+		if all > c.limit*3/5 || min(b.denials, b.reserved, b.tokens, b.profiles, b.decisions, b.messages, b.peers) < 1 {
 			t.Errorf("%s: %+v, want all above 0 and together at most three fifths of %d", c.name, b, c.limit)
+		}
+	}
+}
+
+// TestKeptDecisionsFitIntoSmallContainers: as many are kept as ADMIN_DECISIONS asks for, where there is room for them.
+func TestKeptDecisionsFitIntoSmallContainers(t *testing.T) {
+	for _, c := range []struct {
+		limit       string
+		asked, want int
+	}{
+		{"33554432", 8192, 1024}, {"67108864", 8192, 2048}, {"268435456", 8192, 8192}, {"268435456", 100, 100},
+		{"1073741824", 1 << 20, 32768},
+	} {
+		root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", c.limit+"\n")
+		b := budgetOf(settings.Memory{}, root)
+		if got := b.keptDecisions(c.asked); got != c.want {
+			t.Errorf("of %d decisions %d are kept in a container of %s bytes, want %d", c.asked, got, c.limit, c.want)
 		}
 	}
 }

@@ -67,15 +67,15 @@ func askForProfiles(ctx context.Context, c *redis.Client, keys keys.Names, ids [
 		peers.MissingProfiles{Hidden: keys.Hide(text)})
 }
 
-// maxTaken is how many identities wait for a control at most. Without a control they stay, and the oldest go.
+// maxTaken is how many identities of a domain wait at most for a control that takes them over. The oldest go.
 const maxTaken = 100_000
 
 // noteTaken notes that an operator has changed the block of an identity, for a control to take over.
 func noteTaken(ctx context.Context, c *redis.Client, keys keys.Names, id *profiles.Identity) error {
 	text, err := json.Marshal(peers.MissingProfile{Domain: id.Domain, Kind: id.Kind.String(), Name: id.Text()})
-	key := keys.Shared(profiles.TakenKey)
+	key := keys.Shared(profiles.TakenKey(id.Domain))
 	if err == nil {
-		_, err = c.Run(ctx, key, "ZADD", key, time.Now().UnixMilli(), keys.Hide(text))
+		_, err = c.Run(ctx, key, "ZADD", key, time.Now().UnixMicro(), keys.Hide(text))
 	}
 	if err == nil {
 		_, err = c.Run(ctx, key, "ZREMRANGEBYRANK", key, 0, -maxTaken-1)

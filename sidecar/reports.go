@@ -48,7 +48,8 @@ func (r *reports) Start(s *Sidecar) error {
 		r.top = live.NewTop(s.cfg.Admin.TopKeys, time.Now)
 	}
 	if s.cfg.Admin.Decisions > 0 {
-		r.recent = live.NewRecent(s.cfg.Admin.Decisions, hostName(), time.Now)
+		room := budgetOf(s.cfg.Memory, os.DirFS("/"))
+		r.recent = live.NewRecent(room.keptDecisions(s.cfg.Admin.Decisions), hostName(), time.Now)
 	}
 	if m := &s.cfg.Metrics; m.SendsStatsd() {
 		r.statsd = r.telemetry.Statsd(telemetry.StatsdConfig{

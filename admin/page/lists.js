@@ -71,6 +71,9 @@ function requestText(e) {
   return Object.entries(e.entries || {}).filter(([, value]) => value !== client).map(([key, value]) => `${key}=${value}`).join(", ");
 }
 
+// countedBy is the rule of a counter, or that it is of a limit of the client's own.
+export const countedBy = one => one.own ? "own limit" : one.rule;
+
 // identity writes whom a counter is of, with its rule and its domain.
 const identity = (who, rule, domain) => [el("b", {}, name(who)), el("span", { class: "quiet" }, " / ", name(rule || "no rule"), " / ", name(domain))];
 
@@ -123,7 +126,7 @@ function rank(one, most) {
   const bar = el("i", { "aria-hidden": "true" });
   bar.style.width = one.count / most * 100 + "%";
   return el("li", {}, bar,
-    el("button", { class: "plain", title: `What is left? ${one.key}`, onclick: () => hooks.client(one.domain, ...whom) }, ...identity(text, one.rule, one.domain)),
+    el("button", { class: "plain", title: `What is left? ${one.key}`, onclick: () => hooks.client(one.domain, ...whom) }, ...identity(text, countedBy(one), one.domain)),
     el("b", {}, count(one.count), one.error ? el("small", { class: "quiet" }, ` ± ${count(one.error)}`) : null));
 }
 

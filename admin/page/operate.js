@@ -1,6 +1,7 @@
 // One client: what is left to it, and what an operator may change. Each change is shown by a dry run before it is made.
 import { $, el, fill, leftText, name, place, say, table, time, span, limitText, unfold } from "./dom.js";
 import { get, post } from "./api.js";
+import { countedBy } from "./lists.js";
 
 const kindWords = { user: "user", tenant: "tenant", api_key: "API key", ip: "address", key: "key" };
 
@@ -63,7 +64,9 @@ async function usage() {
 
 function usageView(view) {
   const parts = [el("p", {}, ...profileText(view.profile))];
-  parts.push(view.counters.length ? counters("Counters", view.counters) : el("p", { class: "quiet" }, "No limit counts this client by what was given."));
+  const used = view.counters.filter(one => !one.idle), idle = view.counters.filter(one => one.idle);
+  parts.push(used.length ? counters("Counters", used) : el("p", { class: "quiet" }, "No limit counts this client by what was given."));
+  if (idle.length) parts.push(el("p", { class: "quiet" }, "Not used: ", ...idle.flatMap((one, i) => [i ? ", " : "", name(countedBy(one)), ` (${one.idle})`]), "."));
   return parts.concat(unlisted(view.unlisted));
 }
 
@@ -74,7 +77,7 @@ function unlisted(all) {
 
 function counters(caption, all) {
   return table(caption, ["rule", "limit", "left", "of", "written in"], all.map(one => [
-    name(one.rule), limitText(one.limit),
+    name(countedBy(one)), limitText(one.limit),
     [one.unknown ? `not known: ${one.unknown}` : leftText(one.left, one.limit, one.reset_after), one.cool_down ? el("span", { class: "bad" }, `, cools down for ${span(one.cool_down)}`) : null].filter(Boolean),
     el("span", { title: one.key }, name(one.who.map(w => w.name).join(", ") || "all requests")), place(one.at)]));
 }

@@ -243,6 +243,10 @@ func queryArchive(a *archiveCall) error {
 // filter reads the flags.
 func (a *archiveCall) filter() (ask archive.Filter, err error) {
 	text := func(flag string) string { return a.cmd.Flag(flag).Value.String() }
+	err = checkWord("outcome", text("outcome"))
+	if err != nil {
+		return ask, err
+	}
 	ask = archive.Filter{Domain: text("domain"), Rule: text("rule"), Outcome: text("outcome"), Region: a.days.Region}
 	ask.From, err = momentOf(text("from"))
 	if err == nil {

@@ -12,18 +12,22 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // server is one of the two APIs that commands ask: what it is called, the flag that names it, and where it usually is.
-type server struct{ what, flag, usual, hint string }
+type server struct{ what, flag, usual, hint, port string }
 
 var (
-	sidecarAPI = &server{"sidecar", "server", "http://127.0.0.1:6070", "--server names its debug port"}
-	controlAPI = &server{"control", "control", "http://127.0.0.1:8090", "--control names its API, --server a sidecar"}
+	sidecarAPI = &server{"sidecar", "server", "http://127.0.0.1:6070", "--server names its debug port",
+		"the admin API is on the debug port (DEBUG_PORT)"}
+	controlAPI = &server{"control", "control", "http://127.0.0.1:8090", "--control names its API, --server a sidecar",
+		"the API of a control is on CONTROL_LISTEN"}
 )
 
 // refusal is the error of a server that cannot be reached, or refuses.
@@ -63,12 +67,14 @@ type client struct {
 	token  string
 	calls  *http.Client
 	ctx    context.Context
+	flags  *pflag.FlagSet // of the command
 }
 
 // newClient makes the client of a server of the target.
 func newClient(cmd *cobra.Command, t *target, of *server) (*client, error) {
 	p := t.place(of)
-	c := &client{server: of, base: strings.TrimSuffix(p[of.flag], "/"), domain: p["domain"], ctx: cmd.Context()}
+	c := &client{server: of, base: strings.TrimSuffix(p[of.flag], "/"), domain: p["domain"], ctx: cmd.Context(),
+		flags: cmd.Flags()}
 	if !strings.Contains(c.base, "://") {
 		c.base = "http://" + c.base
 	}
@@ -113,6 +119,7 @@ type answer struct {
 	object   object          // nil: nothing
 	document json.RawMessage // of the object
 	etag     string
+	force    *force // of a change that a control has made
 }
 
 // parse reads a document. Numbers stay as they are written.
@@ -151,7 +158,7 @@ func (c *client) request(method, path string, body any, params url.Values, heade
 func (c *client) open(request *http.Request) (*http.Response, error) {
 	got, err := c.calls.Do(request)
 	if err != nil {
-		return nil, refused("%w; is a %s there? %s", err, c.server.what, c.server.hint)
+		return nil, c.unreachable(err)
 	}
 	if got.StatusCode < 300 {
 		return got, nil
@@ -178,7 +185,25 @@ func (c *client) problem(status int, detail string) string {
 	case hints[status] != "":
 		return detail + "\n" + hints[status]
 	}
-	return detail
+	return parameters.ReplaceAllStringFunc(detail, func(words string) string {
+		flag := strings.ReplaceAll(strings.TrimPrefix(words, "the parameter "), "_", "-")
+		if c.flags.Lookup(flag) != nil {
+			return "--" + flag
+		}
+		return words
+	})
+}
+
+// parameters are the words by which a problem names a parameter. The command has a flag for most of them.
+var parameters = regexp.MustCompile(`the parameter [a-z_]+`)
+
+// unreachable is the error of a request without an answer. A gRPC port speaks HTTP/2 at once.
+func (c *client) unreachable(err error) error {
+	if strings.Contains(err.Error(), "malformed HTTP response") {
+		return refused("%s answers with HTTP/2: this is a gRPC port; %s, which is %s unless set", c.base, c.server.port,
+			c.server.usual)
+	}
+	return refused("%w; is a %s there? %s", err, c.server.what, c.server.hint)
 }
 
 // foreign is the error of an answer of another program.
@@ -194,7 +219,7 @@ func (c *client) send(request *http.Request) (*answer, error) {
 		return nil, err
 	}
 	defer got.Body.Close()
-	a := &answer{etag: got.Header.Get("ETag")}
+	a := &answer{etag: got.Header.Get("ETag"), force: forceOf(got.Header)}
 	if got.StatusCode == http.StatusNoContent {
 		return a, nil
 	}

@@ -68,6 +68,7 @@ func topCounters(s *session, _ []string) {
 		params.Set("all", "true")
 	}
 	o := s.get("/v1/top", params)
+	s.doubt(len(objects(o, "asked"))+len(objects(o, "refused")) == 0)
 	s.print(o, func() {
 		s.line("since %s, from %s", when(o["since"]), counted(int(whole(o, "sidecars")), "sidecar"))
 		if every := whole(o, "sampled_one_in"); every > 1 {
@@ -118,6 +119,8 @@ func listCounters(s *session, args []string) {
 		params.Set(field, fmt.Sprint(value))
 	}
 	o := s.get("/v1/usage", params)
+	all := objects(o, "counters")
+	s.doubtWho(o, all)
 	s.print(o, func() {
 		kept := profile(inner(o, "profile"))
 		if text(o, "unknown") != "" && inner(o, "profile") == nil {
@@ -125,9 +128,23 @@ func listCounters(s *session, args []string) {
 		}
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), kept)
 		s.unknown(o)
-		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | THEN :untilFull |
-			RULE :ruleTitle | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
+		idle := func(c object) bool { return text(c, "idle") != "" }
+		s.showCounters(o, slices.DeleteFunc(slices.Clone(all), idle), `LEFT :left | LIMIT limit:limit |
+			THEN :untilFull | RULE :ruleTitle | WHO :owners | COOL-DOWN cool_down:coolDown | AT at | KEY key wide`)
+		for _, c := range all {
+			if idle(c) {
+				s.line("not shown: %s (%s): %s", plain(ruleTitle(c)), plain(limit(c["limit"])), plain(text(c, "idle")))
+			}
+		}
 	})
+}
+
+// doubtWho notes an identity of which a sidecar knows nothing.
+func (s *session) doubtWho(o object, counters []object) {
+	known := inner(o, "profile") != nil || text(o, "unknown") != "" || slices.ContainsFunc(counters, isUsed)
+	if s.err == nil && !known && len(counters) > 0 && inner(o, "identity")["keys"] == nil {
+		s.note("nothing is kept of %s, and no counter has been used", holder(inner(o, "identity")))
+	}
 }
 
 // showCounters prints counters, and the rules whose counters need more to be found.
@@ -159,9 +176,9 @@ func (s *session) changeCounters(path string, args []string) {
 		}
 		s.showCounters(o, rows, `BEFORE before.left | AFTER after.left | LIMIT before.limit:limit |
 			COOL-DOWN before.cool_down:coolDown | AFTERWARDS after.cool_down:coolDown | WHO before:owners |
-			RULE before.name | KEY before.key wide`)
+			RULE before:ruleTitle | KEY before.key wide`)
 	})
-	what, changes := "counter of %s has been used: nothing to reset", used
+	what, changes := "counter of %s has been used: nothing to reset", isUsed
 	if path == "/v1/pardon" {
 		what, changes = "counter of %s has a cool-down: nothing to pardon", coolsDown
 	}
@@ -174,8 +191,8 @@ func (s *session) changeCounters(path string, args []string) {
 // coolsDown reports whether a counter has a cool-down, or is not known.
 func coolsDown(c object) bool { return c["cool_down"] != nil || text(c, "unknown") != "" }
 
-// used reports whether a counter is not full, or is not known.
-func used(c object) bool {
+// isUsed reports whether a counter is not full, or is not known.
+func isUsed(c object) bool {
 	full := whole(c, "limit.count")
 	if burst := whole(c, "limit.burst"); burst > 0 {
 		full = burst

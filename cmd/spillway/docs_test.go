@@ -52,7 +52,7 @@ const commandPage = `# The command spillway
 
 This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) shows
 ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete words:
-` + "`source <(spillway completion bash)`" + `.
+` + "`source <(spillway completion bash)`" + `. Bash needs its package ` + "`bash-completion`" + ` for that.
 
 %s
 ## Shared flags
@@ -100,7 +100,9 @@ func usages(flags *pflag.FlagSet) string { return flags.FlagUsages() }
 func prose(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
-		if item, is := strings.CutPrefix(line, "  "); is {
+		if strings.HasPrefix(line, "    ") {
+			line = "  " + strings.TrimLeft(line, " ")
+		} else if item, is := strings.CutPrefix(line, "  "); is {
 			name, what, _ := strings.Cut(item, " ")
 			line = "- `" + name + "`: " + strings.TrimLeft(what, " ")
 		}

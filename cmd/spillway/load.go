@@ -80,6 +80,7 @@ func (s *session) sendLines(path, file, kind string, bar *bar) object {
 	if s.failed(err) {
 		return nil
 	}
+	s.keep(a)
 	return a.object
 }
 

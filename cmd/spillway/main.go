@@ -37,8 +37,10 @@ Commands ask a sidecar (--server), a control (--control), or none. block, unbloc
 control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL, else
 the context: spillway context set makes one. Without any, it is on this machine.
 
+Shells complete words: spillway completion --help. Bash needs its package bash-completion for that.
+
 Exit codes:
-  0  all is well
+  0  all is well; also where a control has kept a change that is not in force yet, as the last line states
   1  the command found problems, failing tests, differences, a request to refuse, rules that differ between sidecars,
      or nothing to change
   2  wrong arguments, or a file that cannot be read or written

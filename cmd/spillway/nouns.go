@@ -163,11 +163,13 @@ func repeat(cmd *cobra.Command, run func() error) error {
 func (n *noun) field() string { return cmp.Or(n.items, n.name) }
 
 func listNoun(s *session, _ []string) {
-	s.rows(s.pages(s.path(), s.parameters(s.noun.filters)))
+	params := s.parameters(s.noun.filters) // before a server is asked
+	s.rows(s.pages(s.path(), params))
 }
 
 // rows prints the noun's list.
 func (s *session) rows(rows []object) {
+	s.doubt(len(rows) == 0)
 	if s.err == nil {
 		s.err = s.list(s.noun.field(), rows, s.noun.columns)
 	}

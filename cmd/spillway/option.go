@@ -54,6 +54,7 @@ var fixedWords = map[string][]string{
 	},
 	"step": {"minute", "hour", "day"},
 	"kind": {"rules", "tier", "user", "key", "tenant", "ip", "api_key"},
+	"by":   {"name", "last-request"},
 }
 
 func (o *option) completion() cobra.CompletionFunc {
@@ -191,8 +192,8 @@ func readIdentity(text string, more ...string) (identity, error) {
 	case !found && text != "" && !address.IsValid():
 		return identity{"user", text}, nil
 	case name == "" || !slices.Contains(known, kind):
-		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s", text,
-			strings.Join(known, ", "))
+		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s%s", text,
+			strings.Join(known, ", "), meant(kind, known))
 	}
 	return identity{kind, name}, nil
 }

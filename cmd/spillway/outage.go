@@ -58,4 +58,9 @@ var unwritten = map[string]string{"~profile": "block by an operator", "~penalty"
 func ruleWords(rule string) string { return cmp.Or(unwritten[rule], rule) }
 
 // ruleTitle is what headers call the rule of a counter, or what it is.
-func ruleTitle(o object) string { return cmp.Or(unwritten[text(o, "rule")], text(o, "name")) }
+func ruleTitle(o object) string {
+	if isTrue(o, "own") {
+		return "own limit"
+	}
+	return cmp.Or(unwritten[text(o, "rule")], text(o, "name"))
+}

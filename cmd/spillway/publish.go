@@ -114,8 +114,12 @@ func publishedWords(done object) string {
 	case isTrue(done, "unchanged"):
 		return version + "in force already"
 	case whole(done, "publication.canary") > 0:
-		return version + fmt.Sprintf("a canary on %d %% of the sidecars (publication %d): rules canary compares",
-			whole(done, "publication.share"), whole(done, "publication.publication"))
+		line := waits(inner(done, "publication"))
+		if line != "" {
+			line = "; " + line
+		}
+		return version + fmt.Sprintf("a canary on %d %% of the sidecars (publication %d): rules canary compares%s",
+			whole(done, "publication.share"), whole(done, "publication.publication"), line)
 	case inner(done, "publication") == nil:
 		return version + fmt.Sprintf("kept, and not published: spillway rules publish @%d --domain %s publishes it",
 			whole(v, "version"), plain(text(v, "domain")))
@@ -172,8 +176,10 @@ func (s *session) publishFile(file ruleText) object {
 // confirmed prints what a publication changes for whom, and reports whether it is wanted.
 func (s *session) confirmed(domain string, from, to int64) bool {
 	out := cleaned{to: s.cmd.ErrOrStderr()}
-	if from > 0 {
+	if from > 0 && s.data() {
 		s.diff(domain, from, to).WriteText(out)
+	} else if from > 0 {
+		s.diff(domain, from, to).WriteText(s.out)
 	}
 	switch {
 	case s.err != nil || s.is("draft"):

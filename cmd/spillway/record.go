@@ -46,17 +46,35 @@ Usage is exact, and a few seconds old.`},
 }
 
 func showUsage(s *session, args []string) {
-	o := s.find(s.path(args[0], "usage"), nil, "there is no user %q in the domain %q", args[0], s.domain)
+	path := s.path(args[0], "usage")
+	o := s.find(path, nil, "there is no user %q in the domain %q; usage of a tenant: spillway usage list --tenant %s",
+		args[0], s.domain, args[0])
+	user := s.get(s.path(args[0]), nil)
 	s.print(o, func() {
 		s.line("%s in %s, by days of %s", plain(text(o, "user")), plain(text(o, "domain")), plain(text(o, "timezone")))
 		today, month := inner(o, "today"), inner(o, "month")
 		rows := []object{{"period": "today", "of": today}, {"period": "this month", "of": month}}
 		s.table(rows,
-			columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota:orNone |
+			columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota |
 			LEFT of.left | ENDS of.to:when`))
+		s.line("%s", quotaWords(user))
 		s.showLatency("today", inner(today, "latency"))
 		s.showLatency("this month", inner(month, "latency"))
 	})
+}
+
+// quotaWords is what holds for a user beside quotas of days and months.
+func quotaWords(u object) string {
+	switch {
+	case u["quota_hour"] != nil:
+		return fmt.Sprintf("quota per hour: %s; spillway counters list %s shows what is left", text(u, "quota_hour"),
+			plain(text(u, "name")))
+	case u["quota_day"] != nil || u["quota_month"] != nil:
+		return "no quota per hour"
+	case u["tier"] != nil:
+		return "no quota: the limits of the tier " + plain(text(u, "tier")) + " hold"
+	}
+	return "no quota: the limits of the rules hold"
 }
 
 // showLatency prints how long decisions took, where that is known.
@@ -78,7 +96,9 @@ func quantile(l object, field string, least int64) string {
 }
 
 func listUsage(s *session, _ []string) {
-	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
+	params := s.parameters(s.noun.filters)
+	o := s.get(s.below("usage"), params)
+	s.doubt(len(objects(o, "points")) == 0 && o["latency"] == nil)
 	s.print(o, func() {
 		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(cmp.Or(text(o, "identity"), text(o,
 			"domain"))),
@@ -93,7 +113,7 @@ func newEvents() *noun {
 		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others",
 		api: controlAPI, path: "events", next: "cursor=next",
 		columns: columns(`AT at:when | OUTCOME outcome state | IDENTITY identity | REQUEST :requestWords | RULE rule |
-			COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
+			TENANT tenant | COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
 		filters: slices.Concat(clientOptions, timeOptions, []option{
 			{"outcome", "such as refused, blocked or allowed", nil}, {"rule", "name of the rule that decided", nil},
 			{"ip", "an address", nil}, {"method", "a method", nil}, {"endpoint", "an endpoint", nil},
@@ -207,11 +227,12 @@ func newReports() *noun {
 // report prints a report. Its answer names its columns.
 func (s *session) report(name string, params url.Values) {
 	o := s.find(s.below("questions", name), params, "the report %q is unknown: spillway reports list shows them", name)
+	rows := objects(o, "rows")
+	s.doubt(len(rows) == 0)
 	s.print(o, func() {
 		if since := when(o["since"]); since != "" {
 			s.line("%s, since %s", plain(text(o, "question")), since)
 		}
-		rows := objects(o, "rows")
 		if len(rows) == 0 {
 			s.line("no rows")
 			return

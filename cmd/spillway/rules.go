@@ -101,6 +101,7 @@ func listRules(s *session, _ []string) {
 		return
 	}
 	rows := s.pages(s.path(), url.Values{})
+	s.doubt(len(rows) == 0)
 	now := s.inForce(s.domain).object
 	s.print(object{"in_force": whole(now, "version"), "versions": rows}, func() {
 		for _, row := range rows {
@@ -277,7 +278,7 @@ func (s *session) putInForce(domain string, version int64, now *answer) object {
 	if missing(s.err) {
 		s.err = refused("there is no version %d of the domain %q", version, domain)
 	}
-	return a.object
+	return s.forced(a.object)
 }
 
 func unpublishRules(s *session, _ []string) {
@@ -288,7 +289,8 @@ func unpublishRules(s *session, _ []string) {
 	if now.object == nil {
 		s.fail(refused("nothing is in force in the domain %q", s.domain))
 	}
-	s.showInForce(s.ask(http.MethodDelete, below(s.domain, "published"), nil, nil, s.condition(now)...).object)
+	s.showInForce(s.forced(s.ask(http.MethodDelete, below(s.domain, "published"), nil, nil,
+		s.condition(now)...).object))
 }
 
 // showCanary compares the two versions of a canary.
@@ -317,13 +319,19 @@ func refusedShare(t object) string {
 
 // showInForce prints what is in force after a change.
 func (s *session) showInForce(p object) {
-	s.print(p, func() { s.line("%s", inForceWords(p)) })
+	if s.err == nil {
+		s.err = s.value(p, func() { s.line("%s", inForceWords(p)) })
+	}
 }
 
 func inForceWords(p object) string {
 	version := "no version"
 	if v := whole(p, "version"); v > 0 {
 		version = fmt.Sprint("version ", v)
+	}
+	if line := waits(p); line != "" {
+		return fmt.Sprintf("%s: %s (publication %d) is %s", plain(text(p, "domain")), version, whole(p,
+			"publication"), line)
 	}
 	return fmt.Sprintf("%s: %s is in force (publication %d)", plain(text(p, "domain")), version, whole(p,
 		"publication"))

@@ -21,6 +21,7 @@ type session struct {
 	cmd    *cobra.Command
 	noun   *noun
 	target *target
+	force  *force // of the last change, until it is printed
 	err    error
 }
 
@@ -95,6 +96,7 @@ func (s *session) ask(method, path string, body any, params url.Values, headers 
 	if s.failed(err) {
 		return &answer{}
 	}
+	s.keep(a)
 	return a
 }
 
@@ -121,11 +123,18 @@ func (s *session) look(path string) *answer {
 	return a
 }
 
-// print prints a value, for people by show.
-func (s *session) print(value any, show func()) {
-	if s.err == nil {
-		s.err = s.value(value, show)
+// print prints a value, for people by show, and whether the change that was made is in force.
+func (s *session) print(value object, show func()) {
+	if s.err != nil {
+		return
 	}
+	value = s.forced(value)
+	s.err = s.value(value, func() {
+		show()
+		if line := waits(value); line != "" {
+			s.line("%s", line)
+		}
+	})
 }
 
 // below is a path below the domain of the flag or the context, or below the only one.
@@ -199,6 +208,7 @@ func (s *session) parameters(of []option) url.Values {
 	params := url.Values{}
 	for _, o := range of {
 		if value := s.flag(o.flag); value != "" {
+			s.fail(checkWord(o.flag, value))
 			params.Set(o.field(), value)
 		}
 	}

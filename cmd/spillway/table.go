@@ -52,6 +52,7 @@ func listUsers(s *session, _ []string) {
 		listNoun(s, nil)
 		return
 	}
+	s.noun.next = "cursor=next"
 	for i := range s.noun.columns {
 		c := &s.noun.columns[i]
 		c.wide = c.wide && c.field != "last_request_at"

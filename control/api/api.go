@@ -85,10 +85,13 @@ func (a *API) Operations() *httpapi.API {
 	a.comparing = make(chan struct{}, 1)
 	api := httpapi.New(httpapi.Config{
 		Title: "Spillway control",
-		About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it.",
+		About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it. The answer of a change " +
+			"that sidecars take from Redis has the header " + inForce + ": true, or false where Redis does not have it " +
+			"yet; then " + inForceOnce + " is what has to come first.",
 		Access: httpapi.Access{
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},
+		Around: a.around,
 		Within: AnswerWithin, MaxBody: database.MaxTextBytes + 1<<20, Problem: a.problem, Log: a.Log,
 		Sources: []fs.FS{sources, database.Sources, publish.Sources, profiles.Sources, rulediff.Sources},
 	})

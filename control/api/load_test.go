@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // TestOneLoadAtATime has a load whose body does not end. Others of its domain are refused at once until it has ended;
 // those of another domain are not.
 func TestOneLoadAtATime(t *testing.T) {
-	api := &API{Database: migrated(t), Log: slog.New(slog.DiscardHandler)}
+	api := apiOf(t, migrated(t))
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	loadInto := func(domain string, body io.Reader) int {

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -80,6 +82,7 @@ type userSearch struct {
 	Tier   string `query:"tier"`                                 // of one tier
 	Prefix string `query:"prefix"`                               // what their names begin with
 	By     string `query:"by" one:"name last-request" or:"name"` // the order; last-request: the last requests first
+	Cursor string `query:"cursor"`                               // the next of an answer, in the order of last requests
 }
 
 // keySearch asks for API keys.
@@ -122,6 +125,7 @@ type TierList struct {
 // UserList is users.
 type UserList struct {
 	Users []database.User `json:"users"`
+	Next  string          `json:"next,omitempty"` // the cursor of what follows, in the order of last requests
 }
 
 // KeyList is API keys.
@@ -145,12 +149,7 @@ func (a *API) addProfiles(api *httpapi.API) {
 		func(ctx context.Context, in *named) (*database.Tier, error) {
 			return d.Tier(ctx, in.Domain, in.Name)
 		})
-	httpapi.Add(api, get(domainPath+"/users", "Users, by name or by their last request."),
-		func(ctx context.Context, in *userSearch) (*UserList, error) {
-			all, err := d.Users(ctx, database.UserFilter{Domain: in.Domain, Tier: in.Tier, Prefix: in.Prefix,
-				After: in.After, LastRequest: in.By == "last-request"}, in.Limit)
-			return &UserList{all}, err
-		})
+	httpapi.Add(api, get(domainPath+"/users", "Users, by name or by their last request."), a.users)
 	httpapi.Add(api, get(domainPath+"/users/{name}", "A user."),
 		func(ctx context.Context, in *named) (*database.User, error) {
 			return d.User(ctx, in.Domain, in.Name)
@@ -171,6 +170,52 @@ func (a *API) addProfiles(api *httpapi.API) {
 		})
 	httpapi.Add(api, get(domainPath+"/blocks/{kind}/{name...}", "The block of an identity."),
 		a.block)
+}
+
+// users serves GET …/users.
+func (a *API) users(ctx context.Context, in *userSearch) (list *UserList, err error) {
+	f := database.UserFilter{Domain: in.Domain, Tier: in.Tier, Prefix: in.Prefix, After: in.After,
+		LastRequest: in.By == "last-request"}
+	switch {
+	case f.LastRequest && in.After != "":
+		return nil, httpapi.Cannot("after is for the order of names: send the next of an answer as the cursor")
+	case !f.LastRequest && in.Cursor != "":
+		return nil, httpapi.Cannot("the cursor is for the order of last requests: send the last name as after")
+	}
+	f.Behind, err = userPlace(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list = &UserList{}
+	list.Users, err = a.Database.Users(ctx, f, in.Limit)
+	if f.LastRequest && len(list.Users) == in.Limit {
+		last := &list.Users[in.Limit-1]
+		list.Next = noRequest + "." + last.Name
+		if last.LastRequestAt != nil {
+			list.Next = fmt.Sprintf("%d.%s", last.LastRequestAt.UnixMicro(), last.Name)
+		}
+	}
+	return list, err
+}
+
+// noRequest is what the cursor of a user without a request begins with.
+const noRequest = "never"
+
+// userPlace reads a cursor.
+func userPlace(cursor string) (*database.UserPlace, error) {
+	if cursor == "" {
+		return nil, nil
+	}
+	at, name, both := strings.Cut(cursor, ".")
+	if both && at == noRequest {
+		return &database.UserPlace{Name: name}, nil
+	}
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if !both || err != nil || micros < 0 || micros >= 1<<57 {
+		return nil, httpapi.Cannot("the cursor must be the next of an answer")
+	}
+	instant := time.UnixMicro(micros)
+	return &database.UserPlace{LastRequest: &instant, Name: name}, nil
 }
 
 // block serves GET …/blocks/{kind}/{name}.

@@ -23,7 +23,7 @@ type question struct {
 // questionSince is the inputs of a question about a time.
 type questionSince struct {
 	question
-	// how far back, such as 90m, 24h or 7d, and at most 400d
+	// a time such as 90m, 24h or 7d, and at most 400d: how far back
 	Since string `query:"since" like:"^([1-9][0-9]{0,2}[smh]|([1-9][0-9]?|[1-3][0-9]{2}|400)d)$"`
 }
 

@@ -126,9 +126,10 @@ type eventsRequest struct {
 	inDomain
 	about
 	period
-	IP       string `query:"ip"`                          // the address of the client
-	Rule     string `query:"rule"`                        // that decided
-	Outcome  string `query:"outcome"`                     // such as refused
+	IP   string `query:"ip"`   // the address of the client
+	Rule string `query:"rule"` // that decided
+	// what became of it
+	Outcome  string `query:"outcome" one:"allowed refused blocked exempt shadowed no_limit unknown_domain malformed"`
 	Endpoint string `query:"endpoint"`                    // as the rule file names it
 	Method   string `query:"method"`                      // such as GET
 	Key      string `query:"key"`                         // the id of an API key

@@ -7,16 +7,24 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
-// ready answers whether changes can be made.
+// ready answers whether changes can be made. While Redis is away they can: they are kept. The reason of that is in the
+// body, in a word alone, because everybody may ask.
 func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 	err := a.Database.Ready(r.Context())
 	if err != nil {
 		httpapi.NewProblem(http.StatusServiceUnavailable, "%v", err).Write(w)
 		return
 	}
-	live(w, r)
+	away := a.Publisher.Away(r.Context())
+	if away == nil {
+		live(w, r)
+		return
+	}
+	httpapi.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "degraded": "redis: " + redis.Reason(away) +
+		"; changes are kept, and in force once Redis answers"})
 }
 
 // live answers that the program runs.
@@ -61,9 +69,9 @@ type inErasure struct {
 // auditRequest asks for lines of the audit.
 type auditRequest struct {
 	history
-	Domain string `query:"domain"` // of one domain
-	Kind   string `query:"kind"`   // of what was changed
-	Name   string `query:"name"`   // of what was changed
+	Domain string `query:"domain"`                                           // of one domain
+	Kind   string `query:"kind" one:"rules tier user key tenant ip api_key"` // of what was changed
+	Name   string `query:"name"`                                             // of what was changed
 }
 
 // addRest adds what is about no domain, or several, erasures and loads.

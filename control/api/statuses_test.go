@@ -3,14 +3,12 @@ package api
 import (
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/must"
 )
 
@@ -30,9 +28,7 @@ func asked(t *testing.T, server *httptest.Server, method, path, body string) (in
 func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
-	api := &API{Database: d, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler)}
-	server := httptest.NewServer(api.Handler())
-	t.Cleanup(server.Close)
+	server := serving(t, d)
 	long := must.Get(json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n",
 		database.MaxTextBytes/10)}))(t)
 	const shop, late, early = "/v1/domains/shop", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00%2B12:00"

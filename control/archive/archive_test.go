@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -84,6 +85,7 @@ func (w *world) ask() {
 		"all":       {Filter{}, 120},
 		"domain":    {Filter{Domain: "api"}, 24},
 		"identity":  {Filter{Identities: []string{"user:ann", "user:unheard"}}, 12},
+		"tenant":    {Filter{Identities: []string{"tenant:acme"}}, 12},
 		"none":      {Filter{Identities: []string{"user:unheard"}}, 0},
 		"outcome":   {Filter{Outcome: "refused", Rule: "per-user"}, 42},
 		"region":    {Filter{Region: &eu}, 60},
@@ -147,7 +149,10 @@ func testDamage(t *testing.T, w *world) {
 		t.Errorf("rows with another checksum: %v, want a mismatch", err)
 	}
 	damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })
-	damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
+	damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte {
+		b[bytes.Index(b, []byte("per-user"))] ^= 1 // of a row, and not of a filter
+		return b
+	})
 	swap(t, filepath.Join(w.place.At, all[2].Path), filepath.Join(w.place.At, all[3].Path))
 	must.Do(t, os.Remove(filepath.Join(w.place.At, all[4].Path)))
 	wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(v Verdict) error {

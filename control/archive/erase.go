@@ -21,13 +21,14 @@ type Person struct {
 
 // has reports whether an event is one of the person's.
 func (p *Person) has(r *Row) bool {
-	return r.Domain == p.Domain && (slices.Contains(p.Identities, r.Identity) || slices.Contains(p.IPs, r.IP) ||
-		slices.Contains(p.APIKeys, r.APIKey))
+	return r.Domain == p.Domain && (slices.Contains(p.Identities, r.Identity) ||
+		slices.Contains(p.Identities, r.Tenant) || slices.Contains(p.IPs, r.IP) || slices.Contains(p.APIKeys, r.APIKey))
 }
 
 // may reports whether a row group may have events of the person.
 func (p *Person) may(g parquet.RowGroup) bool {
-	return mayHave(g, "identity", p.Identities) || mayHave(g, "ip", p.IPs) || mayHave(g, "api_key", p.APIKeys)
+	return mayHave(g, "identity", p.Identities) || mayHave(g, "tenant", p.Identities) || mayHave(g, "ip", p.IPs) ||
+		mayHave(g, "api_key", p.APIKeys)
 }
 
 // Count returns how many events of a person the archive has.

@@ -74,7 +74,8 @@ func newDraft() (*draft, error) {
 	out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Snappy),
 		parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy(writerOfFile, "", ""),
 		parquet.BloomFilters(parquet.SplitBlockFilter(bloomBits, "identity"),
-			parquet.SplitBlockFilter(bloomBits, "ip"), parquet.SplitBlockFilter(bloomBits, "api_key")))
+			parquet.SplitBlockFilter(bloomBits, "tenant"), parquet.SplitBlockFilter(bloomBits, "ip"),
+			parquet.SplitBlockFilter(bloomBits, "api_key")))
 	return &draft{file: file, out: out, tally: newTally(), rows: make([]Row, 0, readRows)}, nil
 }
 

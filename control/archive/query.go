@@ -14,7 +14,7 @@ import (
 // Filter is which events are asked for. The zero value is all.
 type Filter struct {
 	Domain     string    // empty: all
-	Identities []string  // any of these; none: all
+	Identities []string  // any of these, also as the tenant of another; none: all
 	Rule       string    // empty: all
 	Outcome    string    // empty: all
 	From, To   time.Time // from the one on, and before the other; zero: no bound
@@ -39,7 +39,8 @@ func (f *Filter) has(r *Row) bool {
 		!f.From.IsZero() && r.At < f.From.UnixMicro(), !f.To.IsZero() && r.At >= f.To.UnixMicro():
 		return false
 	}
-	return len(f.Identities) == 0 || slices.Contains(f.Identities, r.Identity)
+	return len(f.Identities) == 0 || slices.Contains(f.Identities, r.Identity) ||
+		slices.Contains(f.Identities, r.Tenant)
 }
 
 // Query calls f with each event that is asked for, file by file in the order of their paths. A row is valid until f
@@ -47,7 +48,8 @@ func (f *Filter) has(r *Row) bool {
 func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progress func(Progress)) error {
 	return walk(ctx, s, Days{From: ask.From, To: ask.To, Region: ask.Region}, progress, func(m *Manifest) error {
 		may := func(g parquet.RowGroup) bool {
-			return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities)
+			return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities) ||
+				mayHave(g, "tenant", ask.Identities)
 		}
 		_, err := each(ctx, s, m.Path, may, func(r *Row) error {
 			if !ask.has(r) {

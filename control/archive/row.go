@@ -21,6 +21,7 @@ type Row struct {
 	Outcome    string  `parquet:"outcome,dict" json:"outcome"`
 	Rule       string  `parquet:"rule,dict" json:"rule"`
 	Identity   string  `parquet:"identity,dict" json:"identity"`
+	Tenant     string  `parquet:"tenant,dict" json:"tenant"`
 	APIKey     string  `parquet:"api_key,dict" json:"api_key"`
 	IP         string  `parquet:"ip,dict" json:"ip"`
 	Method     string  `parquet:"method,dict" json:"method"`
@@ -37,8 +38,8 @@ type Row struct {
 
 // columns are those of the table `events`, in the order of the fields of Row.
 var columns = []string{
-	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method",
-	"endpoint",
+	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "tenant", "api_key", "ip",
+	"method", "endpoint",
 	"count", "count_limit", "cost", "status", "retry_after", "latency", "region", "weight",
 }
 
@@ -48,8 +49,8 @@ func (r *Row) Time() time.Time { return time.UnixMicro(r.At).UTC() }
 // scan reads the columns of a row of the database.
 func (r *Row) scan(rows pgx.Rows) error {
 	var at time.Time
-	err := rows.Scan(&at, &r.Sidecar, &r.Sequence, &r.Place, &r.Domain, &r.Outcome, &r.Rule, &r.Identity, &r.APIKey,
-		&r.IP, &r.Method, &r.Endpoint,
+	err := rows.Scan(&at, &r.Sidecar, &r.Sequence, &r.Place, &r.Domain, &r.Outcome, &r.Rule, &r.Identity, &r.Tenant,
+		&r.APIKey, &r.IP, &r.Method, &r.Endpoint,
 		&r.Count, &r.CountLimit, &r.Cost, &r.Status, &r.RetryAfter, &r.Latency, &r.Region, &r.Weight)
 	r.At = at.UnixMicro()
 	return err
@@ -58,8 +59,8 @@ func (r *Row) scan(rows pgx.Rows) error {
 // values are the columns of a row for the database.
 func (r *Row) values() []any {
 	return []any{
-		r.Time(), r.Sidecar, r.Sequence, r.Place, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method,
-		r.Endpoint,
+		r.Time(), r.Sidecar, r.Sequence, r.Place, r.Domain, r.Outcome, r.Rule, r.Identity, r.Tenant, r.APIKey, r.IP,
+		r.Method, r.Endpoint,
 		r.Count, r.CountLimit, r.Cost, int16(r.Status), r.RetryAfter, r.Latency, r.Region, r.Weight,
 	}
 }
@@ -84,8 +85,8 @@ func (t *tally) include(r *Row) {
 	for _, f := range [...]float32{r.RetryAfter, r.Latency} {
 		b = binary.BigEndian.AppendUint32(b, math.Float32bits(f))
 	}
-	for _, s := range [...]string{r.Sidecar, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method,
-		r.Endpoint, r.Region} {
+	for _, s := range [...]string{r.Sidecar, r.Domain, r.Outcome, r.Rule, r.Identity, r.Tenant, r.APIKey, r.IP,
+		r.Method, r.Endpoint, r.Region} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

@@ -156,7 +156,8 @@ func (w *world) fill(month string, days, perDay int, sidecar string) {
 	  'user:u' || n % 1000 END, CASE WHEN n % 11 = 0 THEN 'spw_annkey' ELSE '' END,
 	  CASE WHEN n % 13 = 0 THEN '198.51.100.7' ELSE '192.0.2.' || n % 250 END, 'GET', '/items/' || n % 50, n % 100,
 	  100, 1 + n % 3, CASE WHEN n % 3 = 0 THEN 429 ELSE 200 END, (n % 60) / 7.0, n / 1000.0,
-	  CASE WHEN n % 2 = 0 THEN 'eu/west' ELSE '' END, 1 + n % 100 FROM generate_series(0, $2::int - 1) AS d,
+	  CASE WHEN n % 2 = 0 THEN 'eu/west' ELSE '' END, 1 + n % 100,
+	  CASE WHEN n % 10 = 2 THEN 'tenant:acme' ELSE '' END FROM generate_series(0, $2::int - 1) AS d,
 	  generate_series(0, $3::int - 1) AS n`,
 		month+"-01 00:00:00+00", days, perDay, sidecar)
 }

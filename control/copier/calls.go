@@ -44,7 +44,7 @@ func (c *Copier) addCalls(ctx context.Context, tx pgx.Tx, calls ledger) error {
 			}
 		}
 		t := bounded.at(k, 1)
-		t.first, t.second = t.first+s.first, t.second+s.second
+		t.count, t.amount = t.count+s.count, t.amount+s.amount
 	}
 	err = callTable.addUp(ctx, tx, steps[1], bounded)
 	c.passed("calls")

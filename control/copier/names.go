@@ -139,12 +139,12 @@ func (c *Copier) keyIDs(ctx context.Context, tx pgx.Tx, items []*item) (map[[2]s
 func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	var rows columns
 	for k, s := range minutes {
-		if k.rule != "" || k.name == "" || s.first == 0 {
+		if k.rule != "" || k.name == "" || s.count == 0 {
 			continue
 		}
 		exceeded := int64(0)
 		if k.outcome == exceeds {
-			exceeded = s.first
+			exceeded = s.count
 		}
 		rows.append(k.domain, k.name, time.Unix(k.at, 0), exceeded)
 	}
@@ -172,7 +172,7 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 func (c *Copier) countKeys(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	var rows columns
 	for k, s := range minutes {
-		rows.append(k.domain, k.name, time.Unix(k.at, 0), s.first, s.second)
+		rows.append(k.domain, k.name, time.Unix(k.at, 0), s.count, s.amount)
 	}
 	if rows == nil {
 		return nil

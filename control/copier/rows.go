@@ -13,16 +13,16 @@ import (
 
 // eventColumns are those of the table, in the order of eventRow.
 var eventColumns = []string{
-	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method",
-	"endpoint",
+	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "tenant", "api_key", "ip",
+	"method", "endpoint",
 	"count", "count_limit", "cost", "status", "retry_after", "latency", "region", "weight",
 }
 
 // eventRow is a row of the table. fit has bounded its numbers.
 func eventRow(i *item, place int, e *journal.Event, key string, at time.Time) []any {
 	return []any{
-		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, key, e.IP, e.Method,
-		e.Endpoint,
+		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.Tenant, key, e.IP,
+		e.Method, e.Endpoint,
 		e.Count, e.Limit, e.Cost, int16(e.Status), float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region,
 		int32(e.Weight),
 	}
@@ -53,7 +53,7 @@ func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*
 			sources[i.Sidecar].moved++
 		}
 		s := sampled.at(usageKey{at: at.Unix(), domain: e.Domain, name: e.Identity}, 3600)
-		s.first++
+		s.count++
 		s.latency.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
 		return eventRow(i, place, e, keys[[2]string{e.Domain, e.APIKey}], at), nil
 	}

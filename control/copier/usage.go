@@ -26,10 +26,11 @@ func (k usageKey) compare(o usageKey) int {
 		cmp.Compare(k.at, o.at), strings.Compare(k.outcome, o.outcome))
 }
 
-// sums are what is added to a row. What the two numbers are is for its table to know.
+// sums are what is added to a row.
 type sums struct {
-	first, second int64
-	latency       journal.Sketch
+	count   int64 // requests, hits of a cache, or samples of latencies
+	amount  int64 // cost, of keys the refused requests, of caches the misses
+	latency journal.Sketch
 }
 
 // ledger is usage of one kind, added up by one step of time.
@@ -51,7 +52,7 @@ func (l ledger) coarser(step int64) ledger {
 	to := ledger{}
 	for k, s := range l {
 		t := to.at(k, step)
-		t.first, t.second = t.first+s.first, t.second+s.second
+		t.count, t.amount = t.count+s.count, t.amount+s.amount
 		t.latency.Merge(s.latency)
 	}
 	return to
@@ -66,44 +67,44 @@ type step struct {
 var steps = []step{{"minutes", 60}, {"hours", 3600}, {"days", 86400}}
 
 // table is the statement that adds to the tables of one kind: {step} is the name of the step, {at} the column of time,
-// and {rows} has the columns at, domain, name, rule, outcome, first, second and latencies.
+// and {rows} has the columns at, domain, name, rule, outcome, count, amount and latencies.
 type table string
 
 const (
 	usageTable table = `INSERT INTO usage_{step} AS t ({at}, domain, rule, identity, outcome, requests, cost)
-	  SELECT at, domain, rule, name, outcome, first, second FROM {rows}
+	  SELECT at, domain, rule, name, outcome, count, amount FROM {rows}
 	  ON CONFLICT (domain, identity, rule, {at}, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
 
 	tenantTable table = `INSERT INTO tenant_{step} AS t (at, domain, rule, identity, outcome, requests, cost)
-	  SELECT at, domain, rule, name, outcome, first, second FROM {rows}
+	  SELECT at, domain, rule, name, outcome, count, amount FROM {rows}
 	  ON CONFLICT (domain, identity, rule, at, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
 
 	callTable table = `INSERT INTO call_{step} AS t (at, domain, identity, endpoint, outcome, requests, cost)
-	  SELECT at, domain, name, rule, outcome, first, second FROM {rows}
+	  SELECT at, domain, name, rule, outcome, count, amount FROM {rows}
 	  ON CONFLICT (domain, identity, at, endpoint, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
 
 	endpointTable table = `INSERT INTO endpoint_{step} AS t (at, domain, rule, endpoint, outcome, requests, cost,
 	  latencies)
-	  SELECT at, domain, rule, name, outcome, first, second, all_latencies(latencies::bigint[]) FROM {rows}
+	  SELECT at, domain, rule, name, outcome, count, amount, all_latencies(latencies::bigint[]) FROM {rows}
 	  ON CONFLICT (domain, at, rule, endpoint, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost,
 	    latencies = add_latencies(t.latencies, excluded.latencies)`
 
 	cacheTable table = `INSERT INTO cache_{step} AS t (at, domain, cache, hits, misses)
-	  SELECT at, domain, name, first, second FROM {rows}
+	  SELECT at, domain, name, count, amount FROM {rows}
 	  ON CONFLICT (domain, at, cache) DO UPDATE SET hits = t.hits + excluded.hits, misses = t.misses + excluded.misses`
 
 	latencyTable table = `INSERT INTO identity_{step} AS t (at, domain, identity, samples, latencies)
-	  SELECT at, domain, name, first, latencies::bigint[] FROM {rows}
+	  SELECT at, domain, name, count, latencies::bigint[] FROM {rows}
 	  ON CONFLICT (domain, identity, at) DO UPDATE SET samples = t.samples + excluded.samples,
 	    latencies = add_few_latencies(t.latencies, excluded.latencies)`
 
 	usageRows = `unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
 	  $8::text[])
-	  AS u (at, domain, name, rule, outcome, first, second, latencies)`
+	  AS u (at, domain, name, rule, outcome, count, amount, latencies)`
 )
 
 // addUp adds a ledger to the table of a step. The order of rows is always the same, so that two transactions lock them
@@ -116,7 +117,7 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 	var rows columns
 	for _, k := range slices.SortedFunc(maps.Keys(l), usageKey.compare) {
 		s := l[k]
-		rows.append(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.first, s.second, latencies(&s.latency))
+		rows.append(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.count, s.amount, latencies(&s.latency))
 	}
 	err := rows.exec(ctx, tx, strings.NewReplacer("{step}", by.name, "{at}", at, "{rows}",
 		usageRows).Replace(string(t)))
@@ -187,8 +188,8 @@ func (l ledger) take(rows []journal.Row, now time.Time, numbers func(*journal.Ro
 			moved++
 		}
 		s := l.at(usageKey{at.Unix(), r.Domain, r.Name, cmp.Or(r.Rule, r.Endpoint), r.Outcome}, 60)
-		first, second := numbers(r)
-		s.first, s.second = s.first+first, s.second+second
+		count, amount := numbers(r)
+		s.count, s.amount = s.count+count, s.amount+amount
 		s.latency.Merge(r.Latency)
 	}
 	return moved

@@ -21,6 +21,9 @@ const (
 	StepTotal  = "total"
 )
 
+// tenantPrefix begins the name of a tenant in the record.
+const tenantPrefix = "tenant:"
+
 // refusing are the outcomes of requests that did not pass. All others were admitted.
 var refusing = []string{"refused", "blocked", "malformed"}
 
@@ -53,7 +56,7 @@ func refuses(outcome string) bool { return slices.Contains(refusing, outcome) }
 
 // Usage fills in what was used. The time, the domain, the identity, the rule and the step of u are given.
 func (d *DB) Usage(ctx context.Context, u *Usage) error {
-	table, at, tenant := "usage_"+u.Step+"s", "at", strings.HasPrefix(u.Identity, "tenant:")
+	table, at, tenant := "usage_"+u.Step+"s", "at", strings.HasPrefix(u.Identity, tenantPrefix)
 	switch {
 	case tenant: // of all requests that name it: its users have their own usage besides
 		table = "tenant_" + u.Step + "s"
@@ -189,6 +192,7 @@ type Event struct {
 	Outcome    string    `json:"outcome"`
 	Rule       string    `json:"rule"`
 	Identity   string    `json:"identity"`
+	Tenant     string    `json:"tenant"`  // of whoever asked, as the record names it
 	APIKey     string    `json:"api_key"` // its id
 	IP         string    `json:"ip"`
 	Method     string    `json:"method"`
@@ -226,8 +230,13 @@ type EventPlace struct {
 // Events are events, the newest first.
 func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, error) {
 	where, args := ` WHERE domain = $1 AND at >= $2 AND at < $3`, []any{f.Domain, f.From, f.To}
+	of := "identity"
+	if strings.HasPrefix(f.Identity, tenantPrefix) { // of whoever asked: a user of the tenant is the identity, too
+		of = "tenant"
+		where += ` AND tenant <> ''` // as the index has it
+	}
 	for _, one := range []struct{ column, value string }{
-		{"identity", f.Identity}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome},
+		{of, f.Identity}, {"ip", f.IP}, {"rule", f.Rule}, {"outcome", f.Outcome},
 		{"endpoint", f.Endpoint}, {"method", f.Method},
 	} {
 		if one.value != "" {
@@ -245,8 +254,8 @@ func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, err
 		args = append(args, b.At, b.Sidecar, b.Sequence, b.Place)
 	}
 	args = append(args, count)
-	events, err := Many[Event](ctx, d.reads, `SELECT at, domain, outcome, rule, identity, api_key, ip, method, endpoint,
-	  count, count_limit, cost, status, retry_after::float8, latency::float8,
+	events, err := Many[Event](ctx, d.reads, `SELECT at, domain, outcome, rule, identity, tenant, api_key, ip, method,
+	  endpoint, count, count_limit, cost, status, retry_after::float8, latency::float8,
 	  region, sidecar, sequence, place, weight FROM events`+where+fmt.Sprintf(`
 	  ORDER BY at DESC, sidecar DESC, sequence DESC, place DESC LIMIT $%d`, len(args)), args...)
 	for i := range events {

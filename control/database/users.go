@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/profiles"
@@ -51,27 +52,39 @@ const profileLock = `SELECT revision FROM profiles WHERE domain = @domain AND ki
 type UserFilter struct {
 	Domain, Tier string
 	Prefix       string // what their names begin with
-	After        string // only users behind this one, in the order of the list
+	After        string // only users behind this one, in the order of names
 	LastRequest  bool   // the list has the last requests first, and not the order of names
+	Behind       *UserPlace
 }
 
-// lastRequests are the statement of users by their last request, and what is behind one of them.
+// UserPlace is a place in the list of users by their last request. The user may have gone since.
+type UserPlace struct {
+	LastRequest *time.Time // nil: there was none
+	Name        string
+}
+
+// lastRequests are the statement of users by their last request, and what is behind a place.
 const (
 	lastRequests = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND ($2 = '' OR tier = $2)
-	  AND starts_with(name, $3) AND ($4 = '' OR (coalesce(last_request_at, '-infinity'), name) <
-	    (SELECT coalesce(last_request_at, '-infinity'), name FROM users WHERE domain = $1 AND name = $4))
-	  ORDER BY coalesce(last_request_at, '-infinity') DESC, name DESC LIMIT $5`
+	  AND starts_with(name, $3) AND (coalesce(last_request_at, '-infinity'), name) < ($4, $5)
+	  ORDER BY coalesce(last_request_at, '-infinity') DESC, name DESC LIMIT $6`
 	usersByName = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND ($2 = '' OR tier = $2)
 	  AND starts_with(name, $3) AND name > $4 ORDER BY name LIMIT $5`
 )
 
 // Users are those that a filter chooses.
 func (d *DB) Users(ctx context.Context, f UserFilter, count int) ([]User, error) {
-	sql := usersByName
-	if f.LastRequest {
-		sql = lastRequests
+	if !f.LastRequest {
+		return Many[User](ctx, d.reads, usersByName, f.Domain, f.Tier, f.Prefix, f.After, count)
 	}
-	return Many[User](ctx, d.reads, sql, f.Domain, f.Tier, f.Prefix, f.After, count)
+	at, name := pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}, ""
+	if f.Behind != nil {
+		name, at.InfinityModifier = f.Behind.Name, pgtype.NegativeInfinity
+	}
+	if f.Behind != nil && f.Behind.LastRequest != nil {
+		at.Time, at.InfinityModifier = *f.Behind.LastRequest, pgtype.Finite
+	}
+	return Many[User](ctx, d.reads, lastRequests, f.Domain, f.Tier, f.Prefix, at, name, count)
 }
 
 // User is one user.

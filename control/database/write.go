@@ -26,11 +26,36 @@ func write(ctx context.Context, in beginner, by Actor, action string, f func(pgx
 		_, err := tx.Exec(ctx, `SELECT set_config('spillway.actor', $1, true),
 		  set_config('spillway.address', $2, true), set_config('spillway.action', $3, true)`,
 			by.Name, by.Address, action)
-		if err != nil {
-			return err
+		if err == nil {
+			err = f(tx)
 		}
-		return f(tx)
+		if change, is := ctx.Value(watchKey{}).(*Change); is && err == nil {
+			err = tx.QueryRow(ctx, `SELECT coalesce(nullif(current_setting('spillway.changed', true), '')::bigint, 0)`).
+				Scan(&change.line)
+		}
+		return err
 	})
+}
+
+// Change is a change whose way to Redis is watched. Redis has nothing to do with the zero value.
+type Change struct{ line int64 } // of the audit, the last one
+
+type watchKey struct{}
+
+// Watch lets what is written with the context be found in Redis.
+func Watch(ctx context.Context) (context.Context, *Change) {
+	change := &Change{}
+	return context.WithValue(ctx, watchKey{}, change), change
+}
+
+// Made reports whether something was written that Redis has to have.
+func (c *Change) Made() bool { return c.line > 0 }
+
+// InRedis reports whether Redis has a change, and it was announced to sidecars.
+func (d *DB) InRedis(ctx context.Context, c *Change) (is bool, err error) {
+	err = d.urgent.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM audit WHERE id = $1 AND done_at IS NULL)`,
+		c.line).Scan(&is)
+	return is, err
 }
 
 // urgently is Write by the connections that blocks have. It tries again where another change holds what it needs, and

@@ -139,6 +139,35 @@ func TestWhatMentionsAPerson(t *testing.T) {
 	}
 }
 
+// eraser makes one that has no archive.
+func eraser(t *testing.T, d *database.DB) *Eraser {
+	t.Helper()
+	shared := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{servers.StartRedis(t).Addr}}})
+	t.Cleanup(shared.Close)
+	keys, log := keys.NewNames("", nil), slog.New(slog.DiscardHandler)
+	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
+	t.Cleanup(func() { publisher.Close() })
+	return &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}
+}
+
+// TestATenantIsErasedFromTheEventsOfItsUsers leaves the events of other tenants, of the same user too.
+func TestATenantIsErasedFromTheEventsOfItsUsers(t *testing.T) {
+	d, ctx := open(t), t.Context()
+	must.Get(d.Migrate(ctx, 0))(t)
+	run(t, d, `CREATE TABLE events_all PARTITION OF events FOR VALUES FROM (MINVALUE) TO (MAXVALUE)`)
+	run(t, d, `INSERT INTO events SELECT now(), 'one', 1, n, 'shop', 'refused', '', 'user:ann', '', '', '', '', 0, 0, 1,
+	  429, 0, 0, '', 1, CASE n WHEN 1 THEN 'tenant:acme' ELSE 'tenant:other' END FROM generate_series(1, 3) AS n`)
+	must.Get(d.AskErasure(ctx, database.Actor{Name: "ann"},
+		database.Subject{Domain: "shop", Kind: "tenant", Name: "acme"}))(t)
+	must.Do(t, eraser(t, d).Run(ctx, nil))
+	var left, named int
+	err := d.Tasks.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE tenant = 'tenant:acme') FROM events`).
+		Scan(&left, &named)
+	if err != nil || left != 2 || named != 0 {
+		t.Errorf("%d events are left, %d of the tenant: %v", left, named, err)
+	}
+}
+
 // PostgreSQL is silent while a statement runs, for longer than other statements may take.
 func TestAnErasureMayTakeLong(t *testing.T) {
 	t.Parallel()
@@ -150,12 +179,7 @@ func TestAnErasureMayTakeLong(t *testing.T) {
 	run(t, d, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
 	  BEGIN PERFORM pg_sleep(%f); RETURN NULL; END $$`, (database.AnswerWithin+time.Second).Seconds()))
 	run(t, d, `CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
-	shared := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{servers.StartRedis(t).Addr}}})
-	t.Cleanup(shared.Close)
-	keys, log := keys.NewNames("", nil), slog.New(slog.DiscardHandler)
-	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
-	t.Cleanup(func() { publisher.Close() })
-	x := &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}
+	x := eraser(t, d)
 	_, err := d.AskErasure(ctx, database.Actor{Name: "ann"},
 		database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
 	if err == nil {

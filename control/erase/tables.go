@@ -33,7 +33,8 @@ var erasables = []erasable{
 // tables are the tables that there are, with those that are found by their columns.
 func (x *Eraser) tables(ctx context.Context, p *person) ([]place, error) {
 	rows, err := x.Database.Tasks.Query(ctx, `SELECT c.relname::text, coalesce(array_agg(a.attname::text)
-	    FILTER (WHERE a.attname IN ('domain', 'identity', 'ip', 'api_key') AND a.atttypid = 'text'::regtype), '{}')
+	    FILTER (WHERE a.attname IN ('domain', 'identity', 'tenant', 'ip', 'api_key')
+	    AND a.atttypid = 'text'::regtype), '{}')
 	  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	  WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 	  GROUP BY 1 ORDER BY 1`)
@@ -67,6 +68,9 @@ func (x *Eraser) tables(ctx context.Context, p *person) ([]place, error) {
 // byIdentity is the rows of a person in a table of usage or events, or of what is made of them.
 func byIdentity(columns []string) string {
 	where := `identity = ANY (@identities)`
+	if slices.Contains(columns, "tenant") {
+		where += ` OR tenant = ANY (@identities)`
+	}
 	if slices.Contains(columns, "ip") {
 		where += ` OR ip = ANY (@ips)`
 	}

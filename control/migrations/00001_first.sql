@@ -283,9 +283,14 @@ CREATE TRIGGER log_change AFTER INSERT OR DELETE ON api_keys FOR EACH ROW
 CREATE TRIGGER log_update AFTER UPDATE OF user_name, name, tier, limits, expires_at, revoked_at ON api_keys FOR EACH ROW
   WHEN (current_setting('spillway.log', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION log_change('key', 'id');
 
+-- A line of the audit that is not in Redis yet leaves its number to its transaction, so that who makes the change can
+-- wait for it.
 -- +goose StatementBegin
 CREATE FUNCTION notify_leader() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  IF TG_TABLE_NAME = 'audit' THEN
+    PERFORM set_config('spillway.changed', NEW.id::text, true);
+  END IF;
   PERFORM pg_notify('spillway', '');
   RETURN NULL;
 END $$;
@@ -374,6 +379,7 @@ CREATE TABLE events (
   latency     real NOT NULL, -- of the decision, in milliseconds
   region      text NOT NULL,
   weight      integer NOT NULL CHECK (weight > 0),
+  tenant      text NOT NULL DEFAULT '', -- tenant:value, of whoever asked
   PRIMARY KEY (at, sidecar, sequence, place)
 ) PARTITION BY RANGE (at);
 
@@ -548,6 +554,7 @@ CREATE TABLE cache_days (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX events_identity ON events (domain, identity, at);
+CREATE INDEX events_tenant ON events (domain, tenant, at) WHERE tenant <> '';
 -- Refusals of a domain by time. It holds all that is asked of many refusals, so that their rows need not be read.
 CREATE INDEX events_refused ON events (domain, at) INCLUDE (identity, method, endpoint, rule)
   WHERE outcome IN ('refused', 'blocked', 'malformed');

@@ -43,6 +43,7 @@ type Publisher struct {
 	walked   atomic.Int64 // when the last whole walk ended, in ms since the epoch
 	current  atomic.Int64 // when all changes were in Redis, in ms since the epoch
 	whole    atomic.Bool  // Redis had all but changes when it was looked at last
+	away     away
 
 	lastWalk    time.Time         // in this term; only Walk uses it, and the next
 	unannounced bool              // sidecars may not know of what a walk has written

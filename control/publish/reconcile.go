@@ -48,11 +48,7 @@ func swapsOf(wanted []desired, was map[database.Subject]string) (swaps []profile
 			continue
 		}
 		s := profiles.Swap{Identity: d.identity, Was: text, Profile: d.profile}
-		taken := s.Taken()
-		if taken != nil {
-			s.Settle(taken)
-		}
-		if taken != nil || s.Differs() || s.Was == "" && s.Profile == nil {
+		if s.Merge() || s.Was == "" && s.Profile == nil {
 			swaps, about = append(swaps, s), append(about, d.Subject)
 		}
 	}

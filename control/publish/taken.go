@@ -2,9 +2,11 @@ package publish
 
 import (
 	"context"
+	_ "embed" // for the script
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,43 +14,61 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/profiles"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 const (
-	takenPage = 1000      // identities that are read together
+	takenPage = 1000      // identities of a domain that are read together
 	atSidecar = "sidecar" // the address of who changed a block there
 )
 
-// Take is a task: it takes over blocks that sidecars have changed while no control ran. Those of domains that the
-// control does not keep stay as they are.
+// takenScript removes notes that are still what was read.
+//
+//go:embed taken.lua
+var takenScript string
+
+// Take is a task: it takes over blocks that sidecars have changed while no control ran. Notes of domains that the
+// control does not keep stay, for when it does.
 func (p *Publisher) Take(ctx context.Context, _ <-chan struct{}) error {
-	key := p.cfg.Keys.Shared(profiles.TakenKey)
-	reply, err := p.cfg.Redis.Run(ctx, key, "ZRANGE", key, 0, takenPage-1)
+	kept, err := p.domains(ctx)
 	if err != nil {
-		return fmt.Errorf("read which blocks sidecars have changed: %w", err)
+		return err
 	}
-	items, _ := reply.([]any)
-	if len(items) == 0 {
-		return nil
+	var asked []redis.Command
+	for domain := range kept {
+		key := p.cfg.Keys.Shared(profiles.TakenKey(domain))
+		asked = append(asked, redis.Command{Key: key, Args: []any{"ZRANGE", key, 0, takenPage - 1, "WITHSCORES"}})
 	}
-	some, err := p.kept(ctx, p.readTaken(items))
-	if err == nil {
-		_, err = p.Reconcile(ctx, p.cfg.Database.Tasks, some)
+	for i, reply := range p.cfg.Redis.RunAll(ctx, asked) {
+		if reply.Err != nil {
+			return fmt.Errorf("read which blocks sidecars have changed: %w", reply.Err)
+		}
+		if notes, _ := reply.Value.([]any); len(notes) > 0 {
+			err = errors.Join(err, p.takeNoted(ctx, asked[i].Key, notes))
+		}
 	}
+	return err
+}
+
+// takeNoted takes over the blocks of some notes, each with its score behind it, and removes the notes.
+func (p *Publisher) takeNoted(ctx context.Context, key string, notes []any) error {
+	some := p.readTaken(notes)
+	_, err := p.Reconcile(ctx, p.cfg.Database.Tasks, some)
 	if err == nil {
 		err = p.profiles.Announce(ctx, identitiesOf(some))
 	}
+	p.passed("taken")
 	if err == nil {
-		_, err = p.cfg.Redis.Run(ctx, key, append([]any{"ZREM", key}, items...)...)
+		_, err = p.cfg.Redis.Run(ctx, key, append([]any{"EVAL", takenScript, 1, key}, notes...)...)
 	}
 	return err
 }
 
 // readTaken reads identities. What cannot be read, or cannot have a profile, is left out.
-func (p *Publisher) readTaken(items []any) (some []database.Subject) {
-	for _, item := range items {
-		text, _ := item.(string)
+func (p *Publisher) readTaken(notes []any) (some []database.Subject) {
+	for note := range slices.Chunk(notes, 2) {
+		text, _ := note[0].(string)
 		var one peers.MissingProfile
 		shown, err := p.cfg.Keys.Show([]byte(text))
 		if err == nil {
@@ -62,17 +82,6 @@ func (p *Publisher) readTaken(items []any) (some []database.Subject) {
 		p.cfg.Log.Warn("a block that a sidecar has changed cannot be taken over", "error", err)
 	}
 	return some
-}
-
-// kept are the subjects of domains that the control keeps.
-func (p *Publisher) kept(ctx context.Context, all []database.Subject) (some []database.Subject, err error) {
-	domains, err := p.domains(ctx)
-	for _, s := range all {
-		if domains[s.Domain] {
-			some = append(some, s)
-		}
-	}
-	return some, err
 }
 
 // takeOver takes blocks, or their ends, over into the database. One that the database cannot have is logged, and no

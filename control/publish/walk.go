@@ -127,7 +127,7 @@ func (w *walker) page(ctx context.Context, page []desired) error {
 		switch {
 		case s.Was == "" && s.Profile != nil:
 			absent, written = append(absent, s), append(written, ids[i])
-		case s.Differs():
+		case s.Merge():
 			differ, written = append(differ, page[i].Subject), append(written, ids[i])
 		}
 	}

@@ -189,7 +189,7 @@ func deleted(c *capacity) {
 	secret := fmt.Sprintf("%x", sha256.Sum256([]byte("gone")))
 	for _, about := range [][2]string{{"user", "gone"}, {"ip", "192.0.2.99"}, {"secret", secret}} {
 		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Profile("shop", about[0], about[1]),
-			`{"note":"old","control":true}`)
+			`{"tier":"old","control":true}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
 	c.must(c.publisher.walk(context.Background(), c.unhurried()))

@@ -95,8 +95,41 @@ restore() {
   echo "restored to $3: start PostgreSQL on it; it replays the WAL${4:+ until $4}, and then takes changes"
 }
 
+# decoded TEXT: the text without percent encoding, as in a URL.
+decoded() {
+  printf '%s\n' "$1" | LC_ALL=C awk 'BEGIN { hex = "0123456789abcdef" }
+    {
+      while (match($0, /%[0-9A-Fa-f][0-9A-Fa-f]/)) {
+        byte = 16 * index(hex, tolower(substr($0, RSTART + 1, 1))) + index(hex, tolower(substr($0, RSTART + 2, 1))) - 17
+        text = text substr($0, 1, RSTART - 1) sprintf("%c", byte)
+        $0 = substr($0, RSTART + 3)
+      }
+      print text $0
+    }'
+}
+
+# own_database: makes PGPASSWORD and database, a URL without the password, of DATABASE_URL: all users of a machine can read the arguments of a
+# program.
+own_database() {
+  case ${DATABASE_URL-} in
+  *[?\&]password=* | *[?\&]sslpassword=*) fail "DATABASE_URL has a password behind the ?: write postgres://user:password@host:port/name" ;;
+  postgres://* | postgresql://*) ;;
+  *) fail "DATABASE_URL must be like postgres://user:password@host:port/name" ;;
+  esac
+  database=$DATABASE_URL
+  rest=${DATABASE_URL#*://}
+  case ${rest%%/*} in
+  *:*@*)
+    login=${rest%%@*}
+    PGPASSWORD=$(decoded "${login#*:}")
+    export PGPASSWORD
+    database=${DATABASE_URL%%://*}://${login%%:*}@${rest#*@}
+    ;;
+  esac
+}
+
 dump() {
-  [ -n "${DATABASE_URL-}" ] || fail "DATABASE_URL is missing: set it to postgres://user:password@host:port/name"
+  own_database
   folder=$1
   shift
   for pattern in "$@"; do
@@ -104,7 +137,7 @@ dump() {
     shift
   done
   empty "$folder"
-  pg_dump --format=custom --no-owner --no-privileges --no-password --file="$folder/database.new" "$@" "$DATABASE_URL"
+  pg_dump --format=custom --no-owner --no-privileges --no-password --file="$folder/database.new" "$@" "$database"
   pg_restore --list "$folder/database.new" >/dev/null || fail "the dump is damaged"
   durable "$folder/database.new"
   mv "$folder/database.new" "$folder/database.dump"
@@ -112,9 +145,9 @@ dump() {
 }
 
 load() {
-  [ -n "${DATABASE_URL-}" ] || fail "DATABASE_URL is missing: set it to postgres://user:password@host:port/name"
+  own_database
   [ -f "$1/database.dump" ] || fail "$1 has no database.dump: it is not a dump of postgres.sh"
-  pg_restore --exit-on-error --single-transaction --no-owner --no-privileges --no-password --dbname="$DATABASE_URL" "$1/database.dump"
+  pg_restore --exit-on-error --single-transaction --no-owner --no-privileges --no-password --dbname="$database" "$1/database.dump"
   echo "loaded: $1/database.dump"
 }
 

@@ -32,36 +32,70 @@ empty() {
   [ -z "$(ls -A "$1")" ] || fail "$1 is not empty: name a new folder, nothing is overwritten"
 }
 
-# as_sidecar: makes REDIS_CLI and REDISCLI_AUTH of the variables that a sidecar reads.
+# decoded TEXT: the text without percent encoding, as in a URL.
+decoded() {
+  printf '%s\n' "$1" | LC_ALL=C awk 'BEGIN { hex = "0123456789abcdef" }
+    {
+      while (match($0, /%[0-9A-Fa-f][0-9A-Fa-f]/)) {
+        byte = 16 * index(hex, tolower(substr($0, RSTART + 1, 1))) + index(hex, tolower(substr($0, RSTART + 2, 1))) - 17
+        text = text substr($0, 1, RSTART - 1) sprintf("%c", byte)
+        $0 = substr($0, RSTART + 3)
+      }
+      print text $0
+    }'
+}
+
+# as_sidecar: reads how the server is reached from the variables that a sidecar reads. The password is in no argument: all users of a machine
+# can read those of a program.
 as_sidecar() {
-  url=${REDIS_URL%%,*}
-  case $url in
-  *://*) ;;
-  /*) url= REDIS_CLI="redis-cli -s ${REDIS_URL}" ;;
-  *) url=redis://$url ;;
+  rest=$REDIS_URL
+  tls=
+  case $rest in
+  unix://*) rest=${rest#unix://} ;;
+  rediss://*) tls=1 rest=${rest#*://} ;;
+  *://*) rest=${rest#*://} ;;
   esac
-  [ "${REDIS_TLS:-false}" = false ] || url=$(echo "$url" | sed 's|^redis://|rediss://|')
-  [ -z "$url" ] || REDIS_CLI="redis-cli --no-auth-warning -u $url"
-  case $url in
-  rediss://*)
-    [ -z "${REDIS_TLS_CACERT-}" ] || REDIS_CLI="$REDIS_CLI --cacert $REDIS_TLS_CACERT"
-    [ -z "${REDIS_TLS_CLIENT_CERT-}" ] || REDIS_CLI="$REDIS_CLI --cert $REDIS_TLS_CLIENT_CERT --key $REDIS_TLS_CLIENT_KEY"
+  password=
+  case ${rest%%/*} in
+  ?*@*)
+    login=${rest%%@*}
+    rest=${rest#*@}
+    user=$(decoded "${login%%:*}")
+    case $login in *:*) password=$(decoded "${login#*:}") ;; esac
     ;;
   esac
+  rest=${rest%%,*}
+  case $rest in
+  /*) socket=$rest ;;
+  */*) database=${rest#*/} ;;
+  esac
+  host=${rest%%/*}
+  case $host in
+  *]:* | [!\[]*:*) port=${host##*:} host=${host%:*} ;;
+  esac
+  host=${host#\[} host=${host%\]}
+  [ "${REDIS_TLS:-false}" = false ] || tls=1
   auth=${REDIS_AUTH-}
   [ -z "${REDIS_AUTH_FILE-}" ] || auth=$(cat "$REDIS_AUTH_FILE")
-  case $auth in
-  *:*) REDIS_CLI="$REDIS_CLI --user ${auth%%:*}" ;;
-  esac
-  [ -z "$auth" ] || export REDISCLI_AUTH="${auth#*:}"
+  case $auth in *:*) user=${auth%%:*} ;; esac
+  [ -z "$auth" ] || password=${auth#*:}
+  [ -z "$password" ] || export REDISCLI_AUTH="$password"
 }
-[ -n "${REDIS_CLI-}" ] || [ -z "${REDIS_URL-}" ] || as_sidecar
 
 # cli WORDS: sends a command. REDIS_CLI is several words.
 cli() {
-  # shellcheck disable=SC2086
-  ${REDIS_CLI:-redis-cli} "$@"
+  if [ -n "${REDIS_CLI-}" ] || [ -z "${REDIS_URL-}" ]; then
+    # shellcheck disable=SC2086
+    ${REDIS_CLI:-redis-cli} "$@"
+  elif [ -n "${socket-}" ]; then
+    redis-cli -s "$socket" ${user:+--user "$user"} "$@"
+  else
+    redis-cli -h "${host:-localhost}" -p "${port:-6379}" ${database:+-n "$database"} ${user:+--user "$user"} ${tls:+--tls} \
+      ${tls:+${REDIS_TLS_CACERT:+--cacert "$REDIS_TLS_CACERT"}} \
+      ${tls:+${REDIS_TLS_CLIENT_CERT:+--cert "$REDIS_TLS_CLIENT_CERT" --key "$REDIS_TLS_CLIENT_KEY"}} "$@"
+  fi
 }
+[ -n "${REDIS_CLI-}" ] || [ -z "${REDIS_URL-}" ] || as_sidecar
 
 # setting NAME: the value of a setting of the server.
 setting() { cli CONFIG GET "$1" | sed -n 2p | tr -d '\r'; }
@@ -125,10 +159,7 @@ return n'
 
 forget() {
   for kind in user tenant api_key secret ip mark; do
-    cli --scan --pattern "*rec1:*:$kind" | tr '\n' '\0' | (
-      # shellcheck disable=SC2086
-      xargs -0 -r -n 500 ${REDIS_CLI:-redis-cli} EVAL "$forget_script" 0
-    ) | awk -v kind="$kind" '{ n += $NF } END { print kind ": " n + 0 " removed" }'
+    cli --scan --pattern "*rec1:*:$kind" | tr '\n' '\0' | xargs -0 -r -n 500 /bin/sh "$0" forget-keys | awk -v kind="$kind" '{ n += $NF } END { print kind ": " n + 0 " removed" }'
   done
 }
 
@@ -137,6 +168,7 @@ command=${1-}
 case $command in
 rdb | aof) need "$command" 1 $#; "$command" "$1" ;;
 forget) need forget 0 $#; forget ;;
+forget-keys) cli EVAL "$forget_script" 0 "$@" ;; # of forget
 restore) need restore 2 $#; restore "$1" "$2" ;;
 help | -h | --help) usage ;;
 *) usage >&2; fail "the command ${command:-(none)} is unknown" ;;

@@ -35,22 +35,29 @@ async function refusal(answer) {
   return new Refusal(answer.status, detail);
 }
 
-async function ask(path, options, within = 10000) {
+async function send(path, options, within = 10000) {
   const answer = await fetch(path, { ...options, cache: "no-store", signal: AbortSignal.timeout(within) });
   if (!answer.ok) throw await refusal(answer);
-  return answer.status === 204 ? null : answer.json();
+  return answer;
 }
 
+const read = answer => answer.status === 204 ? null : answer.json();
+
 // get asks for a document, and waits so many milliseconds for it.
-export const get = (path, within) => ask(path, { headers: headers({}) }, within);
+export const get = async (path, within) => read(await send(path, { headers: headers({}) }, within));
 
 export const post = (path, body) => change("POST", path, body);
 
+// last.waitsFor is what has to come before the last change is in force; empty: it is.
+export const last = { waitsFor: "" };
+
 // change changes something; of what exists, the revision that was read is given.
-export function change(method, path, body, revision) {
+export async function change(method, path, body, revision) {
   const match = revision ? { "if-match": `"${revision}"` } : {};
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  return ask(path, { method, headers: headers({ "content-type": "application/json", ...match }), ...sent });
+  const answer = await send(path, { method, headers: headers({ "content-type": "application/json", ...match }), ...sent });
+  last.waitsFor = answer.headers.get("spillway-in-force-once") || "";
+  return read(answer);
 }
 
 // follow reads a stream of server-sent events until it ends, and hands each to take(kind, data). An EventSource could not send the token.

@@ -22,8 +22,9 @@ type Admin struct {
 	Events string `env:"ADMIN_EVENTS" envDefault:"operate" in:"view|operate|off"`
 	// keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
 	TopKeys int `env:"ADMIN_TOP_KEYS" envDefault:"1024"`
-	// refusals and degraded decisions that are kept for five minutes, 1 KiB each; answers and LOG_DECISIONS have their
-	// ids, as the header x-ratelimit-decision, and spillway explain --id shows them; 0: none
+	// refusals and degraded decisions that are kept for five minutes, 1 KiB each and all together at most a 32nd of the
+	// memory limit; answers and LOG_DECISIONS have their ids, as the header x-ratelimit-decision, and spillway explain
+	// --id shows them; 0: none
 	Decisions int `env:"ADMIN_DECISIONS" envDefault:"8192"`
 }
 

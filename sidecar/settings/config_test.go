@@ -147,10 +147,22 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"GRPC_MAX_CONNECTION_AGE=-1s":     `GRPC_MAX_CONNECTION_AGE: "-1s" is not a duration from 0s`,
 		"REDIS_URL=redis://h:1/x":         `REDIS_URL: "x" is not a database: use a number, as in redis://host:6379/0`,
 		"GRPC_UDS=/" + long(107):          `GRPC_UDS: "/` + long(107) + `" is not a path of at most 107 bytes`,
+		"ADMIN_TOP_KEYS=8":                `ADMIN_TOP_KEYS: "8" is not 0, or a number from 16 to 65536`,
+		"ADMIN_DECISIONS=-1":              `ADMIN_DECISIONS: "-1" is not a number from 0 to 1048576`,
+		"ADMIN_TLS_KEY=k": `ADMIN_TLS_KEY: set ADMIN_TLS_CERT as well, or remove it: the debug ` +
+			`port has no TLS`,
+		"ADMIN_TLS_CERT=c": `ADMIN_TLS_KEY: "" is not a file, which ADMIN_TLS_CERT needs`,
+		"ADMIN_TLS_CERT=c ADMIN_TLS_OPERATORS=a": `ADMIN_TLS_OPERATORS: "a" is not checked without ` +
+			`ADMIN_TLS_CLIENT_CA: set ` +
+			`that too`,
 		"GRPC_MAX_CONNECTION_AGE_GRACE=-1": `GRPC_MAX_CONNECTION_AGE_GRACE: "-1" is not a duration such as 10ms, 5s ` +
 			`or 24h`,
 	} {
-		_, err := FromEnvironment([]string{environ}, "sidecar")
+		all := []string{environ}
+		if strings.HasPrefix(environ, "ADMIN_") {
+			all = strings.Fields(environ)
+		}
+		_, err := FromEnvironment(all, "sidecar")
 		if err == nil || !slices.Contains(strings.Split(err.Error(), "\n"), want) {
 			t.Errorf("%s gives\n\t%v\nwant a line\n\t%s", environ, err, want)
 		}

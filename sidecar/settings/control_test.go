@@ -37,3 +37,26 @@ func TestSettingsOfTheArchive(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAControlCannotStartWith is reported with the variable.
+func TestWhatAControlCannotStartWith(t *testing.T) {
+	const database, redis = "CONTROL_DATABASE_URL=postgres://h/d", "REDIS_URL=h:1"
+	if _, _, err := ControlFromEnvironment([]string{database, redis}); err != nil {
+		t.Fatal(err)
+	}
+	for want, environ := range map[string][]string{
+		"CONTROL_DATABASE_URL is missing: set it to postgres://":    {redis},
+		"REDIS_URL is missing: set it to the Redis of the sidecars": {database},
+		`CONTROL_LISTEN: "8090" is not a host and a port, such as`: {database, redis,
+			"CONTROL_LISTEN=8090"},
+		`CONTROL_TLS_CERT: "c" is not complete: it and CONTROL_TLS_KEY go together`: {database, redis,
+			"CONTROL_TLS_CERT=c"},
+		"CONTROL_DATABASE_URL and CONTROL_DATABASE_URL_FILE are both set: use one of": {database, redis,
+			"CONTROL_DATABASE_URL_FILE=f"},
+	} {
+		_, _, err := ControlFromEnvironment(environ)
+		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v gives %v, want %q alone", environ, err, want)
+		}
+	}
+}

@@ -63,10 +63,12 @@ func TestTagsAreLabelsOfPrometheus(t *testing.T) {
 
 // TestStatisticsThatAreTurnedOffTwice: the warning names what turns them off.
 func TestStatisticsThatAreTurnedOffTwice(t *testing.T) {
-	cfg := fromEnv(t, "DISABLE_STATS=true", "USE_PROMETHEUS=true", "USE_STATSD=true", "STATSD_HOST=x")
-	want := []string{"ignored: USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them",
-		"ignored: USE_STATSD: DISABLE_STATS=true turns it off; remove one of them"}
-	if diff := cmp.Diff(want, cfg.Warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
+	for _, statsd := range []string{"USE_STATSD", "USE_DOG_STATSD"} {
+		cfg := fromEnv(t, "DISABLE_STATS=true", "USE_PROMETHEUS=true", statsd+"=true", "STATSD_HOST=x")
+		want := []string{"ignored: USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them",
+			"ignored: " + statsd + ": DISABLE_STATS=true turns it off; remove one of them"}
+		if diff := cmp.Diff(want, cfg.Warnings); diff != "" {
+			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -149,3 +149,41 @@ func TestThePageOfTheControl(t *testing.T) {
 	}
 	w.own(t)
 }
+
+// TestThePageOfTheControlCanBeRead looks at it with all lists filled, with its dialogs, and without Redis.
+func TestThePageOfTheControlCanBeRead(t *testing.T) {
+	redis := servers.StartRedis(t)
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, "REDIS_URL="+redis.Addr)
+	const long = "a-user-with-a-name-without-a-place-to-break-that-is-longer-than-any-phone-is-wide@example.com"
+	const d = "/v1/domains/shop"
+	call(t, c.URL, "POST", d+"/versions", map[string]any{"text": controlRules(3), "note": long})
+	call(t, c.URL, "POST", d+"/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
+	call(t, c.URL, "PUT", d+"/tiers/gold", map[string]any{"display_name": "Gold"})
+	call(t, c.URL, "PUT", d+"/users/"+long, map[string]any{"tier": "gold", "quota_month": 1000})
+	call(t, c.URL, "PUT", d+"/blocks/user/mallory", map[string]any{"reason": "unpaid"})
+	for _, id := range []string{"old", "new"} {
+		call(t, c.URL, "POST", d+"/keys", map[string]any{"id": id, "user": long})
+	}
+	call(t, c.URL, "DELETE", d+"/keys/old", nil, "If-Match", "*")
+	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")},
+		browser: servers.StartChromium(t)}
+	w.tab = w.browser.Open(t, c.URL+"/")
+	w.tab.Await(t, inside("user-list", long)+" && "+inside("user-list", "unpaid")+" && "+
+		inside("user-list", "0 of 1000")+" && "+inside("key-list", "revoked")+" && "+
+		inside("audit-list", "revoke")+" && "+inside("version-list", long))
+	w.click(t, "#version-list button[aria-label^='Compare version 1']")
+	w.tab.Await(t, inside("diff", "9/1h → 3/1h"))
+	w.readable(t)
+	w.click(t, "[data-revoke=new]")
+	w.tab.Await(t, `document.getElementById("confirm").open && `+inside("confirm-what", long))
+	w.readable(t)
+	w.click(t, "#confirm-no")
+	w.click(t, "[data-publish='1']")
+	w.tab.Await(t, `document.getElementById("confirm").open && `+inside("confirm-what", "9/1h → 3/1h"))
+	w.readable(t)
+	w.click(t, "#confirm-no")
+	w.own(t)
+	redis.Kill(t)
+	w.tab.Await(t, inside("notices", "It cannot publish now"))
+	w.readable(t)
+}

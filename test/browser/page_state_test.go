@@ -143,6 +143,12 @@ const contrasts = `(() => {
 func TestPageCanBeRead(t *testing.T) {
 	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+servers.StartRedis(t).Addr))
 	w.fill(t)
+	w.readable(t)
+}
+
+// readable looks at a page in light and dark, on a wide screen and on a phone.
+func (w *world) readable(t *testing.T) {
+	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1920, 1280, 800, 375} {
 			w.tab.Screen(t, width, 800, scheme)

@@ -300,7 +300,8 @@ func TestPageOperates(t *testing.T) {
 	w.tab.Await(t, inside("left", "0 of 3"))
 	for _, c := range []struct{ change, field, value, will, then string }{
 		{"reset", "", "", "of user alice in the domain shop become full", "3 of 3"},
-		{"tier", "tier-name", "gold", "The tier of user alice in the domain shop becomes gold", "It has the tier gold"},
+		{"tier", "tier-name", "gold", "The tier of user alice in the domain shop becomes gold",
+			"Not used: per-user (gold takes its place)"},
 		{"pardon", "", "", "cool-downs of user alice in the domain shop end", "It has the tier gold"},
 		{"block", "block-for", "10m", "All requests of user alice in the domain shop are refused, until ",
 			"It is blocked"},

@@ -109,6 +109,7 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 	s.says(2, "rules show nine", "must be @ and a number from 1")
 	bad := put(t, "bad.yaml", "domain: api\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n")
 	s.says(3, "rules publish "+bad+" --yes", bad+":3:")
+	misspelt(w, s)
 	out, _ := s.run("rules", "list", "--domain", "api", "-o", "json")
 	var view struct {
 		InForce  int `json:"in_force"`
@@ -128,6 +129,7 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 	s.says(6, "users set ann --tier gold",
 		`tier "gold" does not exist in the domain api: spillway tiers list shows those that do`)
 	s.says(0, "tiers set gold --limit 4/1m --price 9.5 --display-name Gold", "gold", "Gold", "4/1m", "9.5")
+	s.says(6, "users list --tier gol", `unknown tier "gol" in the domain "api": there is gold; did you mean "gold"?`)
 	s.says(0, "users set ann --tier gold --quota-month 1000", "tier", "gold", "1000")
 	s.says(0, "users set ann --quota-month none --quota-day 50", "gold", "50")
 	if out := s.says(0, "users show ann", "per day"); strings.Contains(out, "1000") {

@@ -56,7 +56,8 @@ func happened(sidecar string, sequence int64, at time.Time, count int) journal.E
 	for n := range count {
 		events = append(events, journal.Event{
 			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user",
-			Identity: recordKeys.Identity("user", "u"+strconv.Itoa(n%10)), IP: "192.0.2.1",
+			Identity: recordKeys.Identity("user", "u"+strconv.Itoa(n%10)),
+			Tenant:   recordKeys.Identity("tenant", []string{"acme", "umbrella"}[n%2]), IP: "192.0.2.1",
 			Method: "GET", Endpoint: "/orders", Count: 5, Limit: 5, Cost: 1, Status: 429, RetryAfter: 2, Latency: 300,
 			Weight: 1,
 		})
@@ -207,8 +208,9 @@ func (w *world) events(t *testing.T, d string) {
 	if len(seen) != 25 || pages != 3 {
 		t.Errorf("%d pages have %d events, want 3 with 25", pages, len(seen))
 	}
-	for filter, want := range map[string]int{"user=u3": 3, "user=u9": 2, "ip=192.0.2.1": 25, "rule=other": 0,
-		"outcome=refused&method=GET&endpoint=/orders": 25, "to=2020-01-01": 0} {
+	for filter, want := range map[string]int{"user=u3": 3, "user=u9": 2, "tenant=acme": 13, "identity=tenant:umbrella": 12,
+		"tenant=ac": 0, "ip=192.0.2.1": 25, "rule=other": 0, "to=2020-01-01": 0,
+		"outcome=refused&method=GET&endpoint=/orders": 25} {
 		got := w.must("GET", d+"/events?"+filter, nil)
 		if list, _ := got.body["events"].([]any); len(list) != want {
 			t.Errorf("%s finds %d, want %d", filter, len(list), want)
@@ -265,4 +267,5 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	s.says(0, "usage list --domain api --user u3", "decisions of this time took p50 0.29 ms")
 	s.says(6, "usage show ghost --domain api", `there is no user "ghost"`)
 	s.says(0, "events list --domain api --outcome refused --limit 25", "per-user", "user:u3", "GET /orders", "429")
+	s.says(0, "events list --domain api --tenant umbrella", "user:u3", "tenant:umbrella")
 }

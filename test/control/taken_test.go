@@ -34,6 +34,8 @@ func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 		{"/v1/unblock", map[string]any{"user": "ann"}},
 		{"/v1/unblock", map[string]any{"tenant": "acme"}},
 		{"/v1/tier", map[string]any{"tenant": "acme", "tier": "gold"}},
+		{"/v1/tier", map[string]any{"tenant": "globex", "tier": "gold"}},
+		{"/v1/block", map[string]any{"tenant": "globex", "reason": "abuse", "note": "a partner"}},
 	} {
 		got := w.send("http://"+w.sidecars[0].Debug, "POST", one.path, one.body)
 		if got.status != http.StatusOK {
@@ -42,7 +44,7 @@ func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 	}
 	w.controls[0] = servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL, "REDIS_URL="+w.redis.Addr)
 	servers.Await(t, "the blocks in the database", func() error {
-		for _, name := range []string{"user/mallory", "user/zoe"} {
+		for _, name := range []string{"user/mallory", "user/zoe", "tenant/globex"} {
 			got := w.call(0, "GET", blocks+name, nil)
 			if got.body["updated_by"] != "local" || !strings.Contains("abuse loop", fmt.Sprint(got.body["reason"])) {
 				return fmt.Errorf("%s: %s", name, got.text)
@@ -53,11 +55,17 @@ func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 				return fmt.Errorf("%s is blocked still: %s", name, got.text)
 			}
 		}
-		if left := w.redis.Do(t, "ZCARD", keys.NewNames("", nil).Shared("taken")); fmt.Sprint(left) != "0" {
+		if left := w.redis.Do(t, "ZCARD", keys.NewNames("", nil).Shared("taken:api")); fmt.Sprint(left) != "0" {
 			return fmt.Errorf("%v wait", left)
 		}
 		return nil
 	})
+	record := fmt.Sprint(w.redis.Do(t, "GET", keys.NewNames("", nil).Profile("api", "tenant", "globex")))
+	for _, text := range []string{`"block":`, `"tier":"gold"`, `"note":"a partner"`, `"control":true`} {
+		if !strings.Contains(record, text) {
+			t.Errorf("the block of a tenant is taken over, and its record has no %s: %s", text, record)
+		}
+	}
 	w.redis.Do(t, "FLUSHALL")
 	w.awaitPasses("mallory", false)
 	w.awaitPasses("zoe", false)
@@ -66,8 +74,8 @@ func TestBlocksOfSidecarsAreTakenOver(t *testing.T) {
 		t.Errorf("the quota of zoe is lost: %s", got.text)
 	}
 	audit := w.must("GET", "/v1/audit?domain=api&limit=1000", nil)
-	if n := strings.Count(audit.text, `"address": "sidecar"`); n != 4 {
-		t.Errorf("the audit has %d changes of sidecars, want 4: %s", n, audit.text)
+	if n := strings.Count(audit.text, `"address": "sidecar"`); n != 5 {
+		t.Errorf("the audit has %d changes of sidecars, want 5: %s", n, audit.text)
 	}
 }
 

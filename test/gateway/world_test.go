@@ -183,7 +183,7 @@ provider:
     resource: {type: File, file: {paths: ["RESOURCES"]}}
     infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state",
         runtimeDir: "DIR/run"}}
-extensionApis: {enableBackend: true}
+extensionApis: {enableBackend: true, enableLua: true}
 rateLimit: {backend: {type: Redis, redis: {url: "REDIS"}}}
 logging: {level: {default: info}}
 `

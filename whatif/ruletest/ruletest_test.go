@@ -122,7 +122,8 @@ ok    testdata/test.yaml:6: fine (requests: 1)
 // TestAnEntryThatTheRulesDoNotRead is named where a request with it fails, with the nearest one that they read.
 func TestAnEntryThatTheRulesDoNotRead(t *testing.T) {
 	for request, want := range map[string]string{
-		"{ times: 3, descriptors: [{ usr: alice }], want: { by: per-user } }": `the rules do not read the entry "usr"; did ` +
+		"{ times: 3, descriptors: [{ usr: alice }], want: { by: per-user } }": `the rules do not read the entry ` +
+			`"usr"; did ` +
 			`you mean "user"?`,
 		"{ descriptors: [{ user: alice, zzz: x }], want: refused }":   `the rules do not read the entry "zzz"`,
 		"{ descriptors: [{ user: alice, path: /x }], want: refused }": "",

@@ -1,4 +1,5 @@
 // What all parts of the page know: the domain, the caller, and the dialog that asks before a change.
+import { last } from "./api.js";
 import { $, el, fill, name, say } from "./dom.js";
 
 const roles = ["none", "viewer", "operator", "admin"];
@@ -55,7 +56,8 @@ $("confirm-yes").addEventListener("click", async () => {
   try {
     const done = await make($("confirm-note")?.value.trim() || "");
     $("confirm").close();
-    fill($("changed"), el("span", { class: "notice good" }, done));
+    const late = last.waitsFor;
+    fill($("changed"), el("span", { class: late ? "notice warn" : "notice good" }, late ? `The change is kept, and in force once ${late}.` : done));
     await base.changed();
   } catch (wrong) {
     fill($("confirm-what"), el("p", { class: "notice bad" }, wrong.message));

@@ -141,6 +141,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $files := or .Values.rules.files .Values.rules.existingConfigMap $sidecar (not $published) }}
 - {name: RULES, value: "{{ if $published }}redis:{{ if $files }},{{ end }}{{ end }}{{ if $files }}/etc/spillway/rules{{ end }}"}
 - {name: RULES_REQUIRED, value: {{ .Values.rules.required | quote }}}
+{{- if not (hasKey .Values.settings "SIDECAR_NAME") }}
+- {name: SIDECAR_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+{{- end }}
 {{- if and .Values.control.enabled .Values.control.record }}
 - {name: RECORD, value: "true"}
 {{- end }}
