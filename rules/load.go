@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 )
@@ -19,17 +20,22 @@ func (f *Files) Load() Load {
 // read once. It does not look at the paths of cfg.
 func Read(cfg FilesConfig, paths ...string) Load {
 	var all []source
+	var unread []error
 	for _, path := range paths {
 		cfg.Path, cfg.RuntimeRoot = path, ""
 		snap, err := NewFiles(cfg).snapshot(nil)
 		if err != nil {
-			return Load{Err: err}
+			unread = append(unread, err)
+			continue
 		}
 		for _, file := range snap.sources {
 			if !slices.ContainsFunc(all, func(other source) bool { return other.real == file.real }) {
 				all = append(all, file)
 			}
 		}
+	}
+	if len(unread) > 0 {
+		return Load{Err: errors.Join(unread...)}
 	}
 	slices.SortStableFunc(all, func(a, b source) int { return cmp.Compare(a.path, b.path) })
 	return NewFiles(cfg).compile(all, nil)

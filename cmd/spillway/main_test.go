@@ -95,6 +95,7 @@ func TestExitCodes(t *testing.T) {
 		{exitFound, "duplicate domain", []string{"lint", good, warn}},
 		{exitOK, "in 2 files", []string{"lint", "--merge-domains", good, warn}},
 		{exitUsage, "no such file", []string{"lint", "none.yaml"}},
+		{exitUsage, "too.yaml: no such file", []string{"lint", "none.yaml", "none-too.yaml"}},
 		{exitOK, "1 test passed, 0 failed", []string{"test", test(good, "admitted")}},
 		{exitFound, "    - verdict: refused\n    + verdict: allowed", []string{"test", test(good, "refused")}},
 		{exitUsage, `"denied" is not a verdict`, []string{"test", test(good, "denied")}},

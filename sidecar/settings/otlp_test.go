@@ -31,12 +31,10 @@ func TestWhenMetricsGoOverOTLP(t *testing.T) {
 
 func TestSettingsOfOTLPThatDoNothingAreNamed(t *testing.T) {
 	for want, environ := range map[string]string{
-		"OTEL_METRICS_EXPORTER=prometheus: use otlp or none": "OTEL_METRICS_EXPORTER=prometheus",
-		"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=smoke: use grpc, http/protobuf or http/json": "OTEL_EXPORTER_OTLP_METRICS_" +
-			"PROTOCOL=smoke",
-		"OTEL_METRICS_EXPORTER: DISABLE_STATS=true turns it off": "OTEL_METRICS_EXPORTER=otlp DISABLE_STATS=true",
-		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: no metrics are sent there; set OTEL_METRICS_EXPORTER=otlp": "OTEL_EXPORTER_" +
-			"OTLP_METRICS_ENDPOINT=http://h:4318",
+		"OTEL_METRICS_EXPORTER=prometheus: use otlp or none":        "OTEL_METRICS_EXPORTER=prometheus",
+		"PROTOCOL=smoke: use grpc, http/protobuf or http/json":      "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=smoke",
+		"OTEL_METRICS_EXPORTER: DISABLE_STATS=true turns it off":    "OTEL_METRICS_EXPORTER=otlp DISABLE_STATS=true",
+		"no metrics are sent there; set OTEL_METRICS_EXPORTER=otlp": "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://h:4318",
 	} {
 		cfg := fromEnv(t, strings.Fields(environ)...)
 		if !slices.ContainsFunc(cfg.Warnings, func(line string) bool { return strings.Contains(line, want) }) {

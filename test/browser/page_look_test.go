@@ -19,7 +19,6 @@ descriptors:
 ---
 domain: shop
 rules:
-  - { name: each, scope: user, limit: { count: 9, per: 1h, algorithm: fixed_window } }
   - { name: bucket, scope: user, limit: { count: 100, per: 1h, algorithm: token_bucket } }
 `
 

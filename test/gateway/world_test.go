@@ -92,6 +92,7 @@ func newWorld(t *testing.T) *world {
 	w.certificates(t)
 	write(t, filepath.Join(dir, "hosts"), "127.0.0.1 localhost upstream.example\n"+sidecarIP+" "+serviceName+"\n")
 	run(t, "mount", "--bind", filepath.Join(dir, "hosts"), "/etc/hosts")
+	t.Cleanup(func() { run(t, "umount", "-l", "/etc/hosts") })
 	w.redis = servers.StartRedis(t, "--bind", "0.0.0.0", "--protected-mode", "no")
 	return w
 }

@@ -110,6 +110,25 @@ func fromIstiod(t *testing.T, bootstrap, kind string) []*anypb.Any {
 	return must.Get(stream.Recv())(t).Resources
 }
 
+// awaitIstiod waits until what istiod sends of a type holds all texts: it learns of the manifests one after the other.
+func awaitIstiod(t *testing.T, bootstrap, kind string, texts ...string) (all []*anypb.Any) {
+	t.Helper()
+	servers.Await(t, "what istiod sends to a waypoint", func() error {
+		all = fromIstiod(t, bootstrap, kind)
+		sent := ""
+		for _, one := range all {
+			sent += string(one.Value)
+		}
+		for _, text := range texts {
+			if !strings.Contains(sent, text) {
+				return errors.New(text + " is missing")
+			}
+		}
+		return nil
+	})
+	return all
+}
+
 // forEnvoy makes of the listener behind the tunnel one for Envoy itself: without the filters of Istio's own build, which
 // only gather facts for metrics.
 func forEnvoy(t *testing.T, listeners []*anypb.Any) *anypb.Any {
@@ -142,17 +161,11 @@ func forEnvoy(t *testing.T, listeners []*anypb.Any) *anypb.Any {
 func startWaypoint(t *testing.T, pod object, service string) *proxy {
 	t.Helper()
 	bootstrap, dir := bootstrapOf(t, "waypoint", pod), folder(t)
-	var listeners []*anypb.Any
-	servers.Await(t, "the Lua of the example in what istiod sends", func() error {
-		listeners = fromIstiod(t, bootstrap, resourcev3.ListenerType)
-		if !slices.ContainsFunc(listeners, func(l *anypb.Any) bool {
-			return strings.Contains(string(l.Value), "envoy_on_request") && strings.Contains(string(l.Value), "jwt_authn")
-		}) {
-			return errors.New("no listener has it and the tokens")
-		}
-		return nil
-	})
-	clusters := slices.DeleteFunc(fromIstiod(t, bootstrap, resourcev3.ClusterType), func(c *anypb.Any) bool {
+	listeners := awaitIstiod(t, bootstrap, resourcev3.ListenerType, "envoy_on_request", "jwt_authn",
+		"inbound-vip|80|http|checkout.shop.svc.cluster.local")
+	clusters := awaitIstiod(t, bootstrap, resourcev3.ClusterType, "inbound-vip|80|http|checkout.shop.svc.cluster.local",
+		"outbound|8080||spillway.shop.svc.cluster.local")
+	clusters = slices.DeleteFunc(clusters, func(c *anypb.Any) bool {
 		return strings.Contains(string(c.Value), "sds-grpc")
 	})
 	for name, all := range map[string][]*anypb.Any{"lds": {forEnvoy(t, listeners)}, "cds": clusters} {
