@@ -30,7 +30,7 @@ func TestStatusShowsAnOutageOfRedis(t *testing.T) {
 func (s *shell) awaitStatus(code int, texts ...string) (out string) {
 	s.t.Helper()
 	servers.Await(s.t, fmt.Sprintf("the status %d with %q", code, texts), func() error {
-		got := 0
+		var got int
 		out, got = s.run("control", "status")
 		for _, text := range texts {
 			if got != code || !strings.Contains(out, text) {
