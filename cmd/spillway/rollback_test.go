@@ -15,7 +15,7 @@ func TestWhatWasRolledBackFrom(t *testing.T) {
 		"1":           "",
 		"1 2":         "",
 		"1 2 1":       "version 2",
-		"1 2 2 1 1":   "",
+		"1 2 2 1 1":   "version 2",
 		"1 2 1 2":     "",
 		"1 2 1 2 1":   "version 2",
 		"2 1":         "", // a draft that is older
@@ -25,7 +25,8 @@ func TestWhatWasRolledBackFrom(t *testing.T) {
 		"1 2 c3":      "",
 		"1 2 c3 c3 2": "version 3",
 		"1 2 c1 2":    "version 1",
-		"1 2 c1 1":    "version 1", // seen as the roll back that it also is
+		"1 2 c1 1":    "",
+		"1 2 c1 1 2":  "version 1",
 		"1 2 c3 3":    "",
 		"1 2 0":       "",
 		"1 2 0 2":     "unpublish",
