@@ -106,7 +106,7 @@ func (a *API) addReads(api *httpapi.API) {
 			"sidecars that share the store. Of a flood, a sample is kept. It has the role of ADMIN_EVENTS.")
 	decision.Role = a.EventsRole
 	httpapi.Add(api, decision, a.decision)
-	httpapi.AddStream[httpapi.None, live.Event](api, events, a.events)
+	httpapi.AddStream[eventsRequest, live.Event](api, events, a.events)
 }
 
 func (a *API) addChanges(api *httpapi.API) {

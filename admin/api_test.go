@@ -209,7 +209,7 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 	a.Stopping = stopping
 	server := httptest.NewServer(a.Operations().Handler())
 	defer server.Close()
-	answer := must.Get(server.Client().Get(server.URL + "/v1/events"))(t)
+	answer := must.Get(server.Client().Get(server.URL + "/v1/events?domain=shop"))(t)
 	defer answer.Body.Close()
 	first := make([]byte, len(": refusals follow\n\n"))
 	_, err := io.ReadFull(answer.Body, first)
@@ -217,20 +217,23 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 		t.Fatalf("the stream begins with %q, %v", first, err)
 	}
 	now := a.Now()
-	for range 101 {
+	for i := range 101 {
 		if a.Events.Wanted(now) {
-			a.Events.Publish(live.Event{Rule: "each"})
+			a.Events.Publish(live.Event{Domain: []string{"shop", "other"}[i%2], Rule: "each"})
 		}
 	}
 	if a.Events.Wanted(now) {
 		t.Error("a second has more than 100 events")
 	}
 	lines, seen := bufio.NewScanner(answer.Body), 0
-	for seen < 100 && lines.Scan() {
-		seen += strings.Count(lines.Text(), `"rule":"each"`)
+	for seen < 50 && lines.Scan() {
+		seen += strings.Count(lines.Text(), `"domain":"shop"`)
+		if strings.Contains(lines.Text(), `"domain":"other"`) {
+			t.Fatal("an event of another domain arrives")
+		}
 	}
-	if seen != 100 {
-		t.Errorf("%d events arrived, want 100: %v", seen, lines.Err())
+	if seen != 50 {
+		t.Errorf("%d events arrived, want 50: %v", seen, lines.Err())
 	}
 	close(stopping)
 	_, err = io.Copy(io.Discard, answer.Body)

@@ -13,8 +13,13 @@ type Dropped struct {
 	Count int64 `json:"count"`
 }
 
+// eventsRequest asks for refusals.
+type eventsRequest struct {
+	Domain string `query:"domain"` // one domain alone
+}
+
 // events serves GET /v1/events: refusals as they happen.
-func (a *API) events(ctx context.Context, _ *httpapi.None, out *httpapi.Stream) error {
+func (a *API) events(ctx context.Context, in *eventsRequest, out *httpapi.Stream) error {
 	if a.EventsRole == httpapi.NoRole {
 		return httpapi.NewProblem(http.StatusNotFound, "ADMIN_EVENTS is off")
 	}
@@ -30,6 +35,9 @@ func (a *API) events(ctx context.Context, _ *httpapi.None, out *httpapi.Stream) 
 			if err != nil {
 				return err
 			}
+		}
+		if in.Domain != "" && in.Domain != item.Event.Domain {
+			return nil
 		}
 		return out.Send("refusal", item.Event)
 	}, reader.Over, a.Stopping)

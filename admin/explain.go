@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -55,7 +56,7 @@ func (*RateLimitRequest) Schema() *httpapi.Schema {
 
 // HTTPRequest is a request as ext_authz gets it.
 type HTTPRequest struct {
-	Domain    string            `json:"domain,omitempty"`    // the domain; default: DEFAULT_DOMAIN
+	Domain    string            `json:"domain,omitempty"`    // the domain; default: DEFAULT_DOMAIN, else the only one
 	Method    string            `json:"method"`              // the method
 	Path      string            `json:"path"`                // the path with its query
 	Host      string            `json:"host,omitempty"`      // the host
@@ -96,6 +97,7 @@ type Explained struct {
 	Considered []ConsideredView `json:"considered"`
 	Charges    []ChargeView     `json:"charges"`
 	Verdict    VerdictView      `json:"verdict"`
+	Note       string           `json:"note,omitempty"` // what else may limit such requests
 	Answers    AnswersView      `json:"answers"`
 }
 
@@ -185,6 +187,10 @@ func (a *API) explain(ctx context.Context, in *httpapi.Sent[ExplainRequest]) (*E
 	if how != nil {
 		answer.take(how)
 	}
+	if in.Body.HTTP != nil && v.Match.Domain != nil && len(v.Match.Domain.Written().Tree) > 0 {
+		answer.Note = fmt.Sprintf("the domain %s also has descriptor trees, which this question does not ask: send a "+
+			"RateLimitRequest on standard input, as in spillway explain <request.json", req.Domain)
+	}
 	answer.Answers.RLS, answer.Answers.ExtAuthz, err = a.Doors.Answer(req, v)
 	if err != nil {
 		return nil, httpapi.NewProblem(http.StatusInternalServerError, "%v", err)
@@ -195,13 +201,27 @@ func (a *API) explain(ctx context.Context, in *httpapi.Sent[ExplainRequest]) (*E
 // asked is the request that is to be explained.
 func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, error) {
 	if ask.HTTP != nil {
-		return a.Doors.HTTP(ask.HTTP), nil
+		return a.askedHTTP(ask.HTTP)
 	}
 	req, err := a.Doors.RLS(ask.RLS)
 	if err != nil {
 		return nil, httpapi.Cannot("%v", err)
 	}
 	return req, nil
+}
+
+// askedHTTP is a request over HTTP, in the only domain where it names none.
+func (a *API) askedHTTP(ask *HTTPRequest) (*descriptors.Request, error) {
+	req := a.Doors.HTTP(ask)
+	if req.Domain != "" {
+		return req, nil
+	}
+	d, err := a.domain("")
+	if err != nil {
+		return nil, err
+	}
+	ask.Domain = d.Name
+	return a.Doors.HTTP(ask), nil
 }
 
 // take fills in how the request was matched.

@@ -273,7 +273,12 @@ func brokenTexts(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	must.Do(t, err)
 	for _, file := range files {
-		texts = append(texts, string(readFile(t, file)))
+		text := string(readFile(t, file))
+		expected, _ := expectations(text)
+		if !slices.ContainsFunc(expected, func(line string) bool { return !strings.Contains(line, " warning: ") }) {
+			continue // a file of warnings alone is taken
+		}
+		texts = append(texts, text)
 	}
 	lines := strings.SplitAfter(string(readFile(t, full)), "\n")
 	for at := 11; len(texts) < 200; at++ {

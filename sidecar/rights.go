@@ -13,19 +13,19 @@ import (
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
-// Commands that a sidecar runs, each in a form that changes nothing: KEY holds a text for a second, with which most of
-// them can do nothing, and a server of a cluster sends most of them elsewhere. Rights are checked before either.
+// Commands that a sidecar runs, each in a form that keeps nothing, also where KEY is missing: a text ends within a
+// second, and other values are not made. RPUSH always makes one, so its denial is noticed when it happens. Rights are
+// checked before all else.
 var (
 	counterRights = []string{
 		"SET KEY x PX 1000", "GET KEY", "INCRBY KEY x", "DECRBY KEY x", "PEXPIRETIME KEY", "PEXPIREAT KEY x",
-		"LRANGE KEY 0 0",
-		"LINDEX KEY 0", "LLEN KEY", "LSET KEY 0 x", "LPOP KEY", "LTRIM KEY 0 0", "RPUSH KEY x", "TIME", "DEL KEY",
+		"LRANGE KEY 0 0", "LINDEX KEY 0", "LLEN KEY", "LSET KEY 0 x", "LPOP KEY", "LTRIM KEY 0 0", "TIME", "DEL KEY",
 		"UNLINK KEY", "EVALSHA x 1 KEY", "SCRIPT LOAD return(0)",
 	}
 	sharedRights = []string{
 		"EVAL return(0) 1 KEY", "SET KEY x PX 1000", "ZADD KEY x x", "ZREM KEY x", "ZCARD KEY", "ZRANGE KEY 0 0",
-		"ZREVRANGEBYSCORE KEY 0 0", "ZREMRANGEBYSCORE KEY 0 0", "ZREMRANGEBYRANK KEY 0 0", "HSET KEY x x", "HDEL KEY x",
-		"HGETALL KEY", "PEXPIRE KEY x", "XADD KEY * x x", "PUBLISH KEY x",
+		"ZREVRANGEBYSCORE KEY 0 0", "ZREMRANGEBYSCORE KEY 0 0", "ZREMRANGEBYRANK KEY 0 0", "HSET KEY x x x", "HDEL KEY x",
+		"HGETALL KEY", "PEXPIRE KEY x", "XADD KEY NOMKSTREAM * x x", "PUBLISH KEY x",
 	}
 )
 

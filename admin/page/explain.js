@@ -68,11 +68,13 @@ async function explain(event) {
 
 function answer(x) {
   const v = x.verdict;
+  const outcome = x.note && v.outcome === "no_limit" ? "no rule matches" : v.outcome.replaceAll("_", " ");
   const by = v.rule ? [" by ", el("b", {}, name(v.rule))] : [];
   const wait = v.retry_after ? ` The client may try again in ${span(v.retry_after)}.` : "";
   return [
-    el("div", { class: "notice " + (v.refused ? "bad" : "good") }, el("p", {}, el("b", {}, v.outcome.replaceAll("_", " ")), ...by, `, HTTP status ${v.status}.${wait}`),
+    el("div", { class: "notice " + (v.refused ? "bad" : x.note ? "" : "good") }, el("p", {}, el("b", {}, outcome), ...by, `, HTTP status ${v.status}.${wait}`),
       v.reason ? el("p", {}, name(v.reason)) : null, v.degraded ? el("p", {}, `Decided without the store: ${v.degraded}.`) : null),
+    ...(x.note ? [el("p", { class: "notice" }, x.note)] : []),
     el("h3", {}, "Taken for"), taken(x),
     el("h3", {}, "Rules that could apply"), considered(x.considered),
     el("h3", {}, "What is left"), charges(x.charges),

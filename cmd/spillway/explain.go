@@ -20,7 +20,8 @@ func newExplain() *cobra.Command {
 		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and
 what beat it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to
 PATH, / where another flag names it, or a RateLimitRequest as JSON on standard input. Who asks is what its headers
-show, or what --user, --tenant, --tier and --api-key name.
+show, or what --user, --tenant, --tier and --api-key name. Descriptor trees limit a RateLimitRequest alone, such as
+{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}.
 
 --id shows a refusal of the last minutes, or a decision that was made without the shared store: whose it was, by which
 rule, and what was left. Its id is the header x-ratelimit-decision of the answer, and id in the log with LOG_DECISIONS;
@@ -124,8 +125,14 @@ func explain(s *session, args []string) {
 		return
 	}
 	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
+	if refusal := new(refusal); errors.As(s.err, &refusal) && refusal.status == http.StatusUnprocessableEntity {
+		s.err = refusal.error // of the arguments
+	}
 	s.print(o, func() {
 		s.painted(s.stated(verdict(o)))
+		if note := text(o, "note"); note != "" {
+			s.line("%s", plain(note))
+		}
 		if c := inner(o, "client"); c != nil {
 			s.line("client: %s", s.clientWords(c))
 			if fault := text(c, "fault"); fault != "" {
@@ -208,7 +215,11 @@ func eventRequest(e object) string {
 // verdict is what the request gets, and by which rule.
 func verdict(o object) string {
 	d, domain := inner(o, "verdict"), plain(text(o, "domain"))
-	all := fmt.Sprintf("%s (%s)", plain(text(d, "outcome")), text(d, "status"))
+	outcome := plain(text(d, "outcome"))
+	if outcome == "no_limit" && o["note"] != nil {
+		outcome = "no rule matches"
+	}
+	all := fmt.Sprintf("%s (%s)", outcome, text(d, "status"))
 	if rule := text(d, "rule"); rule != "" {
 		all += " by " + plain(ruleWords(rule))
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +62,7 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "allowed (200) by per-user in shop", mallory, "explain"},
 		{exitOK, `"No" (by local, `, "", "block mallory --for 1h --reason No"},
 		{exitFound, "blocked (403) by ", mallory, "explain"},
+		{exitFound, "blocked (403) by ", "", "explain /x --user mallory"},
 		{exitOK, "after:  none", "", "blocks rm user/mallory"},
 		{exitOK, `"outcome": "allowed"`, mallory, "explain -o json"},
 		{exitOK, "outcome: allowed", mallory, "explain -o yaml"},
@@ -95,6 +98,32 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitUsage, "name whom", "", "reset"},
 		{exitUsage, "RateLimitRequest from standard input", "", "explain"},
 		{exitUsage, "a sidecar cannot list blocks", "", "blocks list"},
+	} {
+		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
+		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {
+			t.Errorf("spillway %s: %d\n%s%s\nwant %d with %q", c.line, got.code, got.out, got.errors, c.code, c.says)
+		}
+	}
+}
+
+// TestAQuestionIsNotAnsweredByHalf: one that names none of several domains is an error, and an answer without descriptor
+// trees says so.
+func TestAQuestionIsNotAnsweredByHalf(t *testing.T) {
+	file := write(t, "edge.yaml", "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, "+
+		"requests_per_unit: 0 }\n")
+	must(os.WriteFile(filepath.Join(filepath.Dir(file), "shop.yaml"), []byte(goodRules), 0o600))
+	at := operated(t, []string{"--domain", "shop"}, "RULES="+filepath.Dir(file))
+	const trees = "the domain edge also has descriptor trees, which this question does not ask: send a RateLimitRequest"
+	for _, c := range []struct {
+		code           int
+		says, in, line string
+	}{
+		{exitUsage, "domain is missing: name one of edge, shop", "", "explain /x --user mallory"},
+		{exitOK, "no rule matches (200) in edge\n" + trees, "", "explain /rls --user carl --domain edge"},
+		{exitOK, `"note": "` + trees, "", "explain /rls --user carl --domain edge -o json"},
+		{exitOK, "no_limit (200) in shop\nclient: ", "", "explain /x --peer 192.0.2.7 --domain shop"},
+		{exitFound, "refused (429) by ", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"carl"}]}]}`,
+			"explain"},
 	} {
 		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {

@@ -202,6 +202,19 @@ func TestEventsAreFollowed(t *testing.T) {
 	}
 }
 
+// TestEventsOfADomainAreFollowed: the sidecar is asked for one domain alone.
+func TestEventsOfADomainAreFollowed(t *testing.T) {
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+	}))
+	defer server.Close()
+	call("", "events", "list", "-f", "--domain", "shop", "--server", server.URL)
+	if asked != "/v1/events?domain=shop" {
+		t.Errorf("%s is asked for", asked)
+	}
+}
+
 // TestListsFit80Columns: each list, with names as long as they get, keeps to the terminal and shows two columns of it.
 func TestListsFit80Columns(t *testing.T) {
 	for _, n := range nouns() {

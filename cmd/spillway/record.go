@@ -125,7 +125,7 @@ func newEvents() *noun {
 			},
 			example: "list --outcome refused\nlist --user ann --from 2026-11-01\nlist -f",
 			long: `List who asked for what, when, and which rule decided, the newest first, by the record of a
-control. With -f a sidecar is asked for its refusals, as they happen.`}},
+control. With -f a sidecar is asked for its refusals, as they happen: of --domain alone, where it is given.`}},
 	}
 }
 

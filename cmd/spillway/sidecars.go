@@ -127,7 +127,7 @@ func ruleLimit(r object) string {
 
 // follow prints refusals of a sidecar as they happen.
 func (s *session) follow() {
-	request, err := s.request(http.MethodGet, "/v1/events", nil, nil)
+	request, err := s.request(http.MethodGet, "/v1/events", nil, s.withDomain(url.Values{}))
 	if s.failed(err) {
 		return
 	}

@@ -66,7 +66,7 @@ func TestGuideOfTheControl(t *testing.T) {
 	servers.Await(t, "this month's usage", func() error {
 		out, _ := s.run("usage", "show", "ann")
 		_, month, _ := strings.Cut(out, "this month")
-		if !strings.HasPrefix(strings.Join(strings.Fields(month), " "), "4 1 4 none") {
+		if !strings.HasPrefix(strings.Join(strings.Fields(month), " "), "4 1 4 - -") {
 			return fmt.Errorf("it is %s", out)
 		}
 		return nil

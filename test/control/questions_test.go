@@ -135,7 +135,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 func (w *world) question(ask string) []string {
 	w.t.Helper()
 	args := append(strings.Fields("reports show --domain api --control "+w.controls[0].URL), strings.Fields(ask)...)
-	out, err := exec.Command(servers.SpillwayBin(w.t), args...).CombinedOutput()
+	out, err := exec.Command(servers.SpillwayBin(w.t), args...).Output()
 	if err != nil {
 		w.t.Fatalf("ask %s: %v\n%s", ask, err, out)
 	}
