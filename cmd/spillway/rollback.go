@@ -25,14 +25,14 @@ func rollbackRules(s *session, args []string) {
 // before is the version that a rollback without a version brings back.
 func (s *session) before() int64 {
 	publications := s.publications()
-	undone := rolledBack(publications)
+	from := rolledBack(publications)
 	to, _ := lastTwo(publications)
 	if len(publications) > 0 && whole(publications[0], "canary") > 0 {
 		to = whole(publications[0], "version") // ends the canary
 	}
 	switch {
-	case undone != "":
-		s.fail(fmt.Errorf("%s was rolled back from; name the version: spillway rules publish @N", undone))
+	case from != "":
+		s.fail(fmt.Errorf("%s was rolled back from; name the version: spillway rules publish @N", from))
 	case to == 0:
 		s.fail(refused("the domain %q has had no other version in force: name one of spillway rules list", s.domain))
 	}
@@ -57,14 +57,14 @@ func lastTwo(newestFirst []object) (before, now int64) {
 	return 0, now
 }
 
-// rolledBack is what the newest of some publications has undone, such as "version 2"; empty: it is a step forward. A
-// publication undoes those that came since its version was in force, if they are not undone already.
-func rolledBack(newestFirst []object) (undone string) {
+// rolledBack is what the newest of some publications rolled back from, such as "version 2"; empty: it is a step
+// forward. A publication rolls back those that came since its version was in force, and are not rolled back already.
+func rolledBack(newestFirst []object) (from string) {
 	type step struct {
 		version int64
 		words   string
 	}
-	steps := []step{{}} // what was put into force one after the other and is not undone
+	steps := []step{{}} // what was put into force one after the other and is not rolled back
 	for _, p := range slices.Backward(newestFirst) {
 		next := step{whole(p, "version"), fmt.Sprint("version ", whole(p, "version"))}
 		if canary := whole(p, "canary"); canary > 0 {
@@ -75,11 +75,11 @@ func rolledBack(newestFirst []object) (undone string) {
 		last, at := steps[len(steps)-1], slices.Index(steps, next)
 		switch {
 		case next == last:
-		case next.version == 0, at < 0, next.words == last.words: // the last one: after its canary a version for all
-			steps, undone = append(steps, next), ""
+		case next.version == 0, at < 0, next.words == last.words: // the last: after the canary
+			steps, from = append(steps, next), ""
 		default:
-			steps, undone = steps[:at+1], last.words
+			steps, from = steps[:at+1], last.words
 		}
 	}
-	return undone
+	return from
 }
