@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -12,16 +13,18 @@ func (d *doctor) askListening() {
 	d.err = nil // whether the sidecar answers is checked elsewhere
 }
 
-// checkHosts checks that the hosts of a cluster are where the sidecar listens, and take connections.
+// checkHosts checks that one of the hosts of a cluster may be where the sidecar listens, and that all take connections:
+// beside that one the others are other sidecars.
 func (d *doctor) checkHosts(cluster string, hosts []object) {
 	healthy := 0
+	reached := slices.ContainsFunc(hosts, func(host object) bool { return d.misledHost(host) == "" })
 	for _, host := range hosts {
 		if unhealthy(inner(host, "health_status")) == "" {
 			healthy++
 		}
 		at := leadsTo(host)
 		failed, tried := hostCount(host, "cx_connect_fail"), hostCount(host, "cx_total")
-		if wrong := d.misled(at, hostCount(host, "rq_success") > 0); wrong != "" {
+		if wrong := d.misledHost(host); wrong != "" && !reached {
 			d.wrong("envoy", "the cluster %q leads to %s, %s", cluster, at, wrong)
 		} else if failed > 0 && failed == tried {
 			d.wrong("envoy", "the cluster %q leads to %s, which took none of %s: check that a sidecar listens for "+
@@ -59,6 +62,11 @@ func hostCount(host object, name string) int64 {
 		}
 	}
 	return 0
+}
+
+// misledHost is misled for a host of a cluster.
+func (d *doctor) misledHost(host object) string {
+	return d.misled(leadsTo(host), hostCount(host, "rq_success") > 0)
 }
 
 // misled is what is wrong with where a host is, and what it must be; empty: nothing, or that is not known. Of a host on

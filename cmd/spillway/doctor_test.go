@@ -37,6 +37,9 @@ func sidecarPages() map[string]string {
 	}
 }
 
+// another is a host of a cluster that is another sidecar, without its end.
+const another = `{"address":{"socket_address":{"address":"127.0.0.1","port_value":8082}},"health_status":{}`
+
 // TestDoctor breaks one thing at a time, and expects the one line about it.
 func TestDoctor(t *testing.T) {
 	for name, c := range map[string]struct{ page, old, new, want string }{
@@ -60,6 +63,12 @@ func TestDoctor(t *testing.T) {
 		"another address": {"/clusters", "127.0.0.1", "127.0.0.2", "leads to 127.0.0.2:8081, and the sidecar " +
 			"listens for " +
 			"gRPC at 127.0.0.1:8081 alone"},
+		"another sidecar of the cluster": {"/clusters", `"host_statuses":[`, `"host_statuses":[` + another + "},", ""},
+		"another that refuses": {"/clusters", `"host_statuses":[`, `"host_statuses":[` + another +
+			`,"stats":[{"name":"cx_connect_fail","value":"3"},{"name":"cx_total","value":"3"}]},`,
+			"leads to 127.0.0.1:8082, which took none of 3 connections"},
+		"two of nobody": {"/clusters", `8081}},`, `8083}}},` + another + ",",
+			"leads to 127.0.0.1:8083, where the sidecar does not listen"},
 		"every interface": {"/v1/config", `"127.0.0.1:8081"`, `"[::]:8081"`, ""},
 		"another machine": {"/clusters", "127.0.0.1", "192.0.2.1", ""},
 		"another machine and its HTTP port": {"/clusters", `127.0.0.1","port_value":8081`,

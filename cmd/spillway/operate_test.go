@@ -106,8 +106,8 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 	}
 }
 
-// TestAQuestionIsNotAnsweredByHalf: one that names none of several domains is an error, and an answer without descriptor
-// trees says so.
+// TestAQuestionIsNotAnsweredByHalf: a question that names none of several domains is an error. An answer that leaves
+// out descriptor trees has a note.
 func TestAQuestionIsNotAnsweredByHalf(t *testing.T) {
 	file := write(t, "edge.yaml", "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, "+
 		"requests_per_unit: 0 }\n")
@@ -122,8 +122,8 @@ func TestAQuestionIsNotAnsweredByHalf(t *testing.T) {
 		{exitOK, "no rule matches (200) in edge\n" + trees, "", "explain /rls --user carl --domain edge"},
 		{exitOK, `"note": "` + trees, "", "explain /rls --user carl --domain edge -o json"},
 		{exitOK, "no_limit (200) in shop\nclient: ", "", "explain /x --peer 192.0.2.7 --domain shop"},
-		{exitFound, "refused (429) by ", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"carl"}]}]}`,
-			"explain"},
+		{exitFound, "refused (429) by ",
+			`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"carl"}]}]}`, "explain"},
 	} {
 		got := call(c.in, append(strings.Fields(c.line), "--server", at)...)
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {

@@ -138,7 +138,11 @@ func (s *session) publishVersion(args []string) {
 	delete(v, "text")
 	done := object{"version": v, "publication": nil, "unchanged": whole(now.object, "version") == to &&
 		whole(now.object, "canary") == 0}
-	if s.err == nil && !isTrue(done, "unchanged") && s.confirmed(s.domain, whole(now.object, "version"), to) {
+	from := whole(now.object, "version")
+	if from == to {
+		from = whole(now.object, "canary") // what the end of a canary changes
+	}
+	if s.err == nil && !isTrue(done, "unchanged") && s.confirmed(s.domain, from, to) {
 		done["publication"] = s.putInForce(s.domain, to, now)
 	}
 	if s.err == nil {

@@ -53,9 +53,11 @@ domain since then, by their cards. Publish the version without --canary to end i
 				long: `export prints the rule file of the version that is in force, or of the one that is named, byte
 for byte. With --to it writes the file of each domain that is in force into a folder, named after the domain; publish
 reads them again.`},
-			{use: "rollback [@VERSION]", short: "Publish an old version again", run: rollbackRules, flags: addNote,
+			{use: "rollback [@VERSION]", short: "Publish an old version again", run: rollbackRules, flags: addRollback,
 				example: "rollback --note \"too few\"\nrollback @3 --domain shop",
-				long:    "rollback puts the version into force that is named, else the last other one."},
+				long: `rollback puts the version into force that is named, else the last other one, or it ends a
+canary. It prints what changes for whom, and asks on a terminal; a pipeline names the version, or has --yes. Right after
+a rollback it wants the version by name: without one, two people who both roll back would undo each other's work.`},
 			{use: "unpublish", short: "Take the rules of a domain out of force", run: unpublishRules,
 				flags:   addRevision,
 				example: "unpublish --domain shop",
@@ -79,8 +81,15 @@ func addPublish(cmd *cobra.Command) {
 	cmd.Flags().Lookup("if-match").Usage = "number of the publication that has to be in force; 0: the one that is"
 	cmd.Flags().Bool("draft", false, "keep the version, print the difference, and do not publish it")
 	cmd.Flags().String("canary", "", "share of the sidecars that use it, such as 10%; without it all do")
-	cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	addYes(cmd)
 }
+
+func addRollback(cmd *cobra.Command) {
+	addNote(cmd)
+	addYes(cmd)
+}
+
+func addYes(cmd *cobra.Command) { cmd.Flags().BoolP("yes", "y", false, "do not ask") }
 
 func addExport(cmd *cobra.Command) {
 	cmd.Flags().String("to", "", "write files into this folder, which is made where it is missing")
@@ -224,7 +233,7 @@ func (s *session) versionPair(args []string) (from, to int64) {
 	if len(args) == 2 {
 		return s.versionNumber(args[0]), s.versionNumber(args[1])
 	}
-	before, now := s.lastTwo()
+	before, now := lastTwo(s.publications())
 	if len(args) == 1 && now > 0 {
 		return now, s.versionNumber(args[0])
 	}
@@ -232,35 +241,6 @@ func (s *session) versionPair(args []string) (from, to int64) {
 		s.fail(refused("the domain %q has not had two versions in force: name two versions", s.domain))
 	}
 	return before, now
-}
-
-// lastTwo is the version that is in force, 0 for none, and the last other one that was.
-func (s *session) lastTwo() (before, now int64) {
-	o := s.get(below(s.domain, "publications"), url.Values{"limit": {strconv.Itoa(pageOf)}})
-	for i, p := range objects(o, "publications") {
-		v := whole(p, "version")
-		if i == 0 {
-			now = v
-		} else if v != now && v != 0 {
-			return v, now
-		}
-	}
-	return 0, now
-}
-
-func rollbackRules(s *session, args []string) {
-	s.below() // finds the domain
-	now := s.inForce(s.domain)
-	var to int64
-	if len(args) > 0 {
-		to = s.versionNumber(args[0])
-	} else if to, _ = s.lastTwo(); to == 0 && whole(now.object, "canary") == 0 {
-		s.fail(refused("the domain %q has had no other version in force: name one of spillway rules list", s.domain))
-	}
-	if whole(now.object, "canary") > 0 && len(args) == 0 {
-		to = whole(now.object, "version") // ends the canary
-	}
-	s.showInForce(s.putInForce(s.domain, to, now))
 }
 
 // putInForce publishes a version in place of what was read.

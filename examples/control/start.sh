@@ -7,7 +7,7 @@ bin=${BIN:-bin}
 # Where everything listens. The guide uses the defaults.
 postgres_port=${POSTGRES_PORT:-54329} redis_port=${REDIS_PORT:-63799} control_port=${CONTROL_PORT:-8090}
 http_ports=(${SIDECAR_1_PORT:-8080} ${SIDECAR_2_PORT:-8180}) grpc_ports=(${SIDECAR_1_GRPC_PORT:-8081} ${SIDECAR_2_GRPC_PORT:-8181})
-debug_ports=(${SIDECAR_1_DEBUG_PORT:-6070} ${SIDECAR_2_DEBUG_PORT:-6170})
+names=(sidecar-1 sidecar-2) debug_ports=(${SIDECAR_1_DEBUG_PORT:-6070} ${SIDECAR_2_DEBUG_PORT:-6170})
 postgres=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 folder=$(mktemp -d)
 children=()
@@ -52,7 +52,7 @@ CONTROL_LISTEN=127.0.0.1:$control_port CONTROL_DATABASE_URL="postgres://spillway
 wait_for control curl -fsS "$SPILLWAY_CONTROL/readyz"
 "$bin/spillway" rules publish examples/rules/authz.yaml --note 'the example' --yes
 for i in 0 1; do
-  RULES=redis: RECORD=true PORT=${http_ports[i]} GRPC_PORT=${grpc_ports[i]} DEBUG_PORT=${debug_ports[i]} start "sidecar$i" "$bin/sidecar"
+  SIDECAR_NAME=${names[i]} RULES=redis: RECORD=true PORT=${http_ports[i]} GRPC_PORT=${grpc_ports[i]} DEBUG_PORT=${debug_ports[i]} start "sidecar$i" "$bin/sidecar"
 done
 for i in 0 1; do
   wait_for 'a sidecar' curl -fsS "http://127.0.0.1:${http_ports[i]}/readyz"

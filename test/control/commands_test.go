@@ -99,7 +99,9 @@ func ruleCommands(t *testing.T, w *world, s *shell) {
 	s.says(0, "rules diff @2 @3", "No difference.")
 	s.says(2, "rules diff @2 "+five, "a file and a version cannot be compared")
 	w.awaitVersion(2)
-	s.says(0, "rules rollback --note few", "api: version 1 is in force (publication 3)")
+	s.says(2, "rules rollback", "without a terminal the command cannot ask: name the version, or add --yes")
+	s.says(0, "rules rollback --note few --yes", "5/1m → 2/1m", "api: version 1 is in force (publication 3)")
+	s.says(2, "rules rollback --yes", "version 3 was rolled back from; name the version: spillway rules publish @N")
 	w.awaitVersion(3)
 	if got := w.admits("zoe", 6); got != 2 {
 		t.Errorf("after the roll back %d of 6 pass, want 2", got)

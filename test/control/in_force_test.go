@@ -58,7 +58,7 @@ func TestAChangeSaysWhetherItIsInForce(t *testing.T) {
 		}
 	}
 	shells[1].says(0, "rules publish "+rules+" --yes", "api: version 2 (publication 2) is kept; in force once "+away)
-	shells[0].says(0, "rules rollback", "api: version 1 (publication 3) is kept; in force once "+away)
+	shells[0].says(0, "rules rollback --yes", "api: version 1 (publication 3) is kept; in force once "+away)
 	w.redis.Start(t)
 	w.awaitPasses("ann-0", false)
 	w.awaitPasses("ann-1", false)
