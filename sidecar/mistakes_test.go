@@ -95,9 +95,9 @@ func TestARightThatIsGranted(t *testing.T) {
 func TestEveryCommandThatIsDocumentedIsProbed(t *testing.T) {
 	page := string(must.Get(os.ReadFile("../docs/redis.md"))(t))
 	probed := strings.Join(append(slices.Clone(counterRights), sharedRights...), "\n")
-	unprobed := []string{"UNSUBSCRIBE", "SUBSCRIBE", "MGET"} // PUBLISH and GET are in their categories
-	for _, part := range []string{"counters and leases", "heartbeat and peers", "profiles and rules", "news and " +
-		"answers",
+	// PUBLISH and GET are in the categories of the first three, and RPUSH would leave a key
+	unprobed := []string{"UNSUBSCRIBE", "SUBSCRIBE", "MGET", "RPUSH"}
+	for _, part := range []string{"counters and leases", "heartbeat and peers", "profiles and rules", "news and answers",
 		"usage and events"} {
 		_, row, found := strings.Cut(page, "| "+part+" |")
 		if !found {
