@@ -38,6 +38,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 			v, took := f.within(20*time.Millisecond, request("u", "", 1))
 			want(t, name, v, c.refused)
 			pass(time.Second)
+			synctest.Wait()
 			stats := f.engines[0].Stats()
 			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) ||
 				took != 16*time.Millisecond {
@@ -66,6 +67,7 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 			f.within(20*time.Millisecond, request("u", "", 3))
 			f.lose(func(c limit.Charge) bool { return c.Op == limit.Refund })
 			pass(10 * time.Second)
+			synctest.Wait()
 			if got := e.Stats().RefundsFailed; got != failed || f.refunds() != 3*failed {
 				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of 3", err, got, f.refunds(), failed)
 			}
