@@ -43,7 +43,7 @@ type Event struct {
 	Outcome    string  `json:"outcome,omitempty"`
 	Rule       string  `json:"rule,omitempty"` // that decided
 	Identity   string  `json:"identity,omitempty"`
-	Tenant     string  `json:"tenant,omitempty"`  // of whoever asked
+	Tenant     string  `json:"tenant,omitempty"`  // of the request
 	APIKey     string  `json:"api_key,omitempty"` // its id, or its name in Keys, by which the copier finds the id
 	IP         string  `json:"ip,omitempty"`
 	Method     string  `json:"method,omitempty"`

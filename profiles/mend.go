@@ -60,8 +60,8 @@ func (s *Swap) Merge() bool {
 	return err != nil || s.Was != text
 }
 
-// beside is the profile that the database has, nil for none, with what an operator has set in r. A tier or limits of the
-// database take the place of an operator's.
+// beside is the profile that the database has, nil for none, with what an operator has set in r. A tier or limits of
+// the database take the place of an operator's.
 func (r *Profile) beside(kept *Profile) *Profile {
 	all := Profile{By: r.By, At: r.At}
 	if kept != nil {

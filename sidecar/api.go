@@ -35,7 +35,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 				return one, other, err
 			}},
 	}
-	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off: nobody may
+	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off: no role may
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err

@@ -105,7 +105,8 @@ func (r *Recent) Observe(_ context.Context, req *descriptors.Request, v *engine.
 	r.keep(kept{id: v.ID, Decision: r.describe(req, v, at, now)})
 }
 
-// deciding is the charge that decided: the first that the refusing rule refused, else the first; -1: the request has no charge.
+// deciding is the charge that decided: the first that the refusing rule refused, else the first; -1: the request has no
+// charge.
 func deciding(v *engine.Verdict) int {
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Refused && v.Match.Terms[i].Effect == v.Refusing {

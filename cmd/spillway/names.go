@@ -124,7 +124,7 @@ func (s *session) filter(name string) string {
 	return ""
 }
 
-// note prints a line on the standard error, where it is in nobody's way.
+// note prints a line on the standard error.
 func (s *session) note(format string, args ...any) {
 	fmt.Fprintf(cleaned{to: s.cmd.ErrOrStderr()}, "spillway: "+format+"\n", args...)
 }

@@ -35,7 +35,7 @@ func sidecarName(s object) string {
 	return text(s, "id")
 }
 
-// degradedNow is what does not work at a sidecar; of one that is not heard nobody knows.
+// degradedNow is what does not work at a sidecar; it is unknown where the sidecar sends nothing.
 func degradedNow(s object) string {
 	if s["not_heard_for"] != nil {
 		return "?"

@@ -192,7 +192,7 @@ type Event struct {
 	Outcome    string    `json:"outcome"`
 	Rule       string    `json:"rule"`
 	Identity   string    `json:"identity"`
-	Tenant     string    `json:"tenant"`  // of whoever asked, as the record names it
+	Tenant     string    `json:"tenant"`  // of the request, as the record names it
 	APIKey     string    `json:"api_key"` // its id
 	IP         string    `json:"ip"`
 	Method     string    `json:"method"`
@@ -231,7 +231,7 @@ type EventPlace struct {
 func (d *DB) Events(ctx context.Context, f EventFilter, count int) ([]Event, error) {
 	where, args := ` WHERE domain = $1 AND at >= $2 AND at < $3`, []any{f.Domain, f.From, f.To}
 	of := "identity"
-	if strings.HasPrefix(f.Identity, tenantPrefix) { // of whoever asked: a user of the tenant is the identity, too
+	if strings.HasPrefix(f.Identity, tenantPrefix) { // all requests of the tenant, those of its users too
 		of = "tenant"
 		where += ` AND tenant <> ''` // as the index has it
 	}

@@ -29,8 +29,8 @@ spec:
       kind: Backend, name: model}]}]
 `
 
-// free is the cost of a request before its answer. It is left out, and is 1 then: where Envoy Gateway 1.9.1 takes resources
-// from files, a number there ends it ("panic: unsupported type: uint64").
+// free is the cost of a request before its answer. It is left out, and is 1 then: where Envoy Gateway 1.9.1 takes
+// resources from files, a number there ends it ("panic: unsupported type: uint64").
 const free = "          request: {from: Number, number: 0} # is anything left?\n"
 
 // startModel starts a server that answers with the parts of the body that it gets, and returns its port.

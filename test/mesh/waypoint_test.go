@@ -129,8 +129,8 @@ func awaitIstiod(t *testing.T, bootstrap, kind string, texts ...string) (all []*
 	return all
 }
 
-// forEnvoy makes of the listener behind the tunnel one for Envoy itself: without the filters of Istio's own build, which
-// only gather facts for metrics.
+// forEnvoy makes of the listener behind the tunnel one for Envoy itself: without the filters of Istio's own build,
+// which only gather facts for metrics.
 func forEnvoy(t *testing.T, listeners []*anypb.Any) *anypb.Any {
 	t.Helper()
 	for _, one := range listeners {
