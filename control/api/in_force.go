@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	forceWithin = time.Second           // how long an answer waits until Redis has the change
+	forceWithin = 5 * time.Second       // how long an answer waits until Redis has the change
 	forceLook   = 5 * time.Millisecond  // the first pause between two looks; each is twice as long as the one before
 	forceDoubt  = 50 * time.Millisecond // the pause from which on Redis is asked whether it is there at all
 )
